@@ -81,6 +81,10 @@ pub fn settings(config: &Config) -> Result<Settings, OpenError> {
             Some(url) => url.to_string().trim_end_matches('/').to_owned(),
             None => base_url(config.platform.listen, config.platform.tls.is_some()),
         },
+        ai_url: match &config.ai.public_url {
+            Some(url) => url.to_string().trim_end_matches('/').to_owned(),
+            None => base_url(config.ai.listen, config.ai.tls.is_some()),
+        },
         edge_scheme: if edge_tls { "https" } else { "http" }.into(),
         edge_authority: match (edge_tls, edge_address.port()) {
             (false, 80) | (true, 443) => edge_domain.to_owned(),

@@ -8,7 +8,7 @@ use crate::cache::ResponseCache;
 use crate::limits::detached_reads::ReadLimits;
 use crate::limits::rate_limiter::RateLimiter;
 use crate::metrics::{Registry, Snapshot};
-use crate::models;
+use crate::models::{self, ListedModel};
 use crate::options::Options;
 use crate::request::body_reader::BodyLimits;
 use crate::upstream::catalogue::Catalogue;
@@ -101,6 +101,11 @@ impl Gateway {
     /// `GET models`, as a JSON body, of what this key may use.
     pub fn models_for(&self, key: &AuthorizedKey) -> Bytes {
         models::list(&self.catalogue.load(), Some(key), self.started)
+    }
+
+    /// What people may choose from: everything, or what a key's list of models allows.
+    pub fn listed_models(&self, allowed: Option<&[String]>) -> Vec<ListedModel> {
+        models::listed(&self.catalogue.load(), allowed)
     }
 
     /// `GET models`, as a JSON body, of everything there is.

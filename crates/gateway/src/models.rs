@@ -6,6 +6,7 @@ use crate::upstream::catalogue::{Catalogue, ECHO_PROVIDER, Model};
 use bytes::Bytes;
 use estrade_model::call::Price;
 use serde::Serialize;
+use std::sync::Arc;
 
 #[derive(Serialize)]
 struct List<'l> {
@@ -32,6 +33,40 @@ struct Entry<'l> {
 struct Pricing {
     prompt: String,
     completion: String,
+}
+
+/// A model as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedModel {
+    pub id: Arc<str>,
+    pub context_length: Option<u32>,
+    /// Who answers it and at what price, in the order in which they are tried.
+    pub offers: Vec<(Arc<str>, Price)>,
+    /// What it is, when that is not plain from its name.
+    pub description: Option<&'static str>,
+}
+
+/// The models that a key with this list may use; without a list: all.
+pub(crate) fn listed(catalogue: &Catalogue, allowed: Option<&[String]>) -> Vec<ListedModel> {
+    let is_allowed = |model: &&Arc<Model>| {
+        allowed.is_none_or(|allowed| allowed.iter().any(|id| **id == *model.id))
+    };
+    let offers = |model: &Model| match &model.targets[..] {
+        [] => vec![(Arc::from(ECHO_PROVIDER), Price::FREE)],
+        targets => targets
+            .iter()
+            .map(|target| (Arc::clone(&target.upstream.name), target.price))
+            .collect(),
+    };
+    let models = catalogue.listed.iter().filter(is_allowed);
+    models
+        .map(|model| ListedModel {
+            id: Arc::clone(&model.id),
+            context_length: model.context_length,
+            offers: offers(model),
+            description: model.echo.then_some(echo::DESCRIPTION),
+        })
+        .collect()
 }
 
 /// Whether a key may use a model.

@@ -3,7 +3,7 @@
 use crate::key::Budget;
 use crate::names::WorkspaceName;
 use crate::provider::Preference;
-use crate::serde_rules::Patch;
+use crate::serde_rules::{Patch, present};
 use crate::{Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
@@ -82,6 +82,10 @@ pub struct WorkspaceDetail {
 #[derive(Debug, Clone, Deserialize, utoipa::ToSchema)]
 #[schema(example = json!({"rpm": 600, "budget": {"amount": "25.00", "period": "monthly"}}))]
 pub struct UpdateWorkspace {
+    /// A new name.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = WorkspaceName, required = false)]
+    pub name: Option<WorkspaceName>,
     /// Requests per minute.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1)]

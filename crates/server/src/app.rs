@@ -5,7 +5,7 @@ use crate::provider_sync::ProviderSync;
 use crate::rate::RateLimits;
 use crate::shell_slots::ShellSlots;
 use crate::spool::SpoolRoom;
-use estrade_gateway::Gateway;
+use estrade_gateway::{Gateway, Relay};
 use estrade_service::ai::usage::Ledger;
 use estrade_service::{Core, Services};
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub struct App {
     pub ledger: Arc<Ledger>,
     /// Relays inference.
     pub gateway: Arc<Gateway>,
+    /// Relays the calls of signed-in people, on the runtime of the process.
+    pub relay: Relay,
     /// Keeps the gateway's providers up to date.
     pub providers: Arc<ProviderSync>,
     /// Shells that are open on this node.

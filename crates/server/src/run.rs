@@ -165,6 +165,7 @@ impl Server {
         let app = Arc::new(App {
             services,
             ledger,
+            relay: gateway.relay(),
             gateway,
             providers,
             shells: Arc::default(),
@@ -204,6 +205,8 @@ impl Server {
             origins,
             shutdown.clone(),
         ));
+        let relay = app.relay.clone();
+        listeners.spawn(ai::person::maintain(relay, shutdown.clone()));
         let stop_workers = CancellationToken::new();
         let mut workers = start_workers(&app, &stop_workers);
         if let Some(exporter) = exporter {

@@ -83,6 +83,13 @@ impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
         self.cache.remove(key);
     }
 
+    /// Forgets the states that `keep` refuses. Looks at all of them: for rare changes.
+    pub(crate) fn retain(&self, keep: impl Fn(&V) -> bool) {
+        let mut epoch = self.epoch();
+        *epoch += 1;
+        self.cache.retain(|_, state| keep(state));
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         let mut epoch = self.epoch();

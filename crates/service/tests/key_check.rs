@@ -11,9 +11,10 @@ mod support;
 
 use estrade_model::auth::{AuthError, WorkspaceSelector};
 use estrade_model::key::{Grace, Key};
+use estrade_model::team::Role;
 use estrade_service::ai::key_check::{KeyCheck, Refusal};
 use estrade_service::identity::access::{Scope, scope_of};
-use estrade_service::{Caller, ai::keys, ai::workspaces, identity::accounts};
+use estrade_service::{Caller, Error, ai::keys, ai::workspaces, identity::accounts};
 use serde_json::{from_value, json};
 use support::{Installation, on_both_backends};
 
@@ -22,6 +23,8 @@ on_both_backends! {
     a_rotation_without_grace_ends_every_older_secret
     a_pass_says_where_a_key_may_call_and_what_it_may_use
     a_key_that_may_not_call_is_told_why
+    a_person_calls_with_a_key_under_its_rules
+    a_renamed_workspace_is_known_by_its_new_name_at_once
 }
 
 async fn scope(at: &Installation, caller: Caller) -> Scope {
@@ -165,4 +168,83 @@ async fn a_key_that_may_not_call_is_told_why(at: &Installation) {
         .await
         .unwrap();
     assert_eq!(denied(token, main).await, (401, "unknown"));
+}
+
+async fn a_person_calls_with_a_key_under_its_rules(at: &Installation) {
+    let ada = scope(at, at.person("ada").await).await;
+    let bob = scope(at, at.person("bob").await).await;
+    let check = KeyCheck::new(&at.core);
+    let end = at.core.now().after(std::time::Duration::from_hours(1));
+    let new = json!({"name": "ci-bot", "workspaces": ["main"], "rpm": 7, "models": ["a"],
+        "budget": {"amount": "1", "period": "total"}, "expiresAt": end});
+    let key = keys::create_key(&at.core, &ada, from_value(new).unwrap()).await;
+    let key = key.unwrap();
+    let workspace = key.workspaces[0].id;
+    let auth = check.authorize_person(&ada, key.id, workspace).await;
+    let auth = auth.unwrap().unwrap();
+    let secret = key.key.unwrap();
+    let with_secret = check.authorize(secret.expose(), WorkspaceSelector::Only);
+    let with_secret = with_secret.await.unwrap();
+    assert_eq!(format!("{auth:?}"), format!("{with_secret:?}"));
+    // Others do not find it, and who may only look does not spend.
+    let foreign = check.authorize_person(&bob, key.id, workspace).await;
+    assert!(matches!(foreign, Err(Error::NotFound(_))));
+    let viewer = Scope {
+        role: Role::Viewer,
+        ..ada.clone()
+    };
+    let looking = check.authorize_person(&viewer, key.id, workspace).await;
+    assert!(matches!(looking, Err(Error::Forbidden(_))));
+    let other: estrade_model::WorkspaceId = "0123456789abcdef01234567".parse().unwrap();
+    let refused = check.authorize_person(&ada, key.id, other).await.unwrap();
+    assert_eq!(
+        refused.unwrap_err(),
+        AuthError::from(Refusal::WrongWorkspace)
+    );
+    // What ends a key ends it for people too, at once.
+    let set = async |change| {
+        let update = from_value(change).unwrap();
+        let updated = keys::update_key(&at.core, &ada, key.id, update, None).await;
+        updated.unwrap();
+        let refused = check.authorize_person(&ada, key.id, workspace).await;
+        refused.unwrap().err()
+    };
+    let off = set(json!({"enabled": false})).await;
+    assert_eq!(off, Some(Refusal::Disabled.into()));
+    assert_eq!(set(json!({"enabled": true})).await, None);
+    let past = set(json!({"expiresAt": "2020-01-01T00:00:00Z"})).await;
+    assert_eq!(past, Some(Refusal::Expired.into()));
+    keys::delete_key(&at.core, &ada, key.id, None)
+        .await
+        .unwrap();
+    let gone = check.authorize_person(&ada, key.id, workspace).await;
+    assert!(matches!(gone, Err(Error::NotFound(_))));
+}
+
+async fn a_renamed_workspace_is_known_by_its_new_name_at_once(at: &Installation) {
+    let scope = scope(at, at.person("ada").await).await;
+    let check = KeyCheck::new(&at.core);
+    let key = create(at, &scope).await;
+    let token = key.key.unwrap();
+    let workspace = key.workspaces[0].id;
+    let known_as = async |name: &str| {
+        let selector = WorkspaceSelector::Workspace(name);
+        check.authorize(token.expose(), selector).await.is_ok()
+    };
+    assert!(known_as("main").await && !known_as("core").await);
+    let rename = async |name: &str| {
+        let update = from_value(json!({ "name": name })).unwrap();
+        workspaces::update_workspace(&at.core, &scope, workspace, update, None).await
+    };
+    assert_eq!(rename("core").await.unwrap().workspace.name, "core");
+    assert!(known_as("core").await && !known_as("main").await);
+    let other = "other".parse().unwrap();
+    workspaces::create_workspace(&at.core, &scope, other)
+        .await
+        .unwrap();
+    assert_eq!(
+        rename("other").await.unwrap_err().code(),
+        "workspace_exists"
+    );
+    rename("core").await.unwrap();
 }

@@ -5,13 +5,14 @@
 //! what was set aside, and what its slices settled is spent. From then on it can open no call any
 //! more, whatever its own clock says, because that is checked where calls are opened.
 
+use crate::id_list::{MAX_IDS, bind_ids, id_list};
 use crate::prune::prune;
 use crate::usage::sum;
 use crate::{Db, Record, Row, StoreError, Tx, Value, calls};
 use estrade_model::Timestamp;
 use estrade_model::call::{NodeId, SliceId};
 use estrade_model::key::Period;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// One period of the budget of a key or workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -391,6 +392,64 @@ pub async fn position(db: &Db, account: Account) -> Result<(i64, Vec<(i64, i64)>
         })
     })
     .await
+}
+
+struct SpentRow {
+    subject: String,
+    period: String,
+    start: Timestamp,
+    spent: i64,
+}
+impl Record for SpentRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            subject: row.take()?,
+            period: row.take()?,
+            start: row.take()?,
+            spent: row.take()?,
+        })
+    }
+}
+
+/// What ended calls have spent of budgets, in the order of `accounts`; for displays. Reservations do not count.
+pub async fn spent_of(db: &Db, accounts: &[Account]) -> Result<Vec<i64>, StoreError> {
+    let mut spent: HashMap<(String, String, Timestamp), i64> = HashMap::new();
+    for page in accounts.chunks(MAX_IDS) {
+        // An account has no more than these periods at a time, and a subject keeps many old ones.
+        let starts = |period: Period| {
+            let mut of_period = page.iter().filter(|account| account.period == period);
+            of_period.next().map(|account| account.start)
+        };
+        for sql in [
+            concat!(
+                "SELECT subject, period, period_start, spent FROM budgets WHERE subject IN ",
+                id_list!(),
+                " AND period_start IN ($65, $66, 0)"
+            ),
+            concat!(
+                "SELECT subject, period, period_start, settled FROM budget_slices WHERE subject IN ",
+                id_list!(),
+                " AND period_start IN ($65, $66, 0)"
+            ),
+        ] {
+            let rows = bind_ids(db.read(sql), page.iter().map(Account::subject));
+            let rows = rows
+                .bind(starts(Period::Daily))
+                .bind(starts(Period::Monthly));
+            for row in rows.fetch_all::<SpentRow>().await? {
+                let sum = spent
+                    .entry((row.subject, row.period, row.start))
+                    .or_default();
+                *sum = sum.saturating_add(row.spent);
+            }
+        }
+    }
+    let of = |account: &Account| {
+        let period = account.period.as_str().to_owned();
+        let found = spent.get(&(hex::encode(account.subject), period, account.start));
+        found.copied().unwrap_or(0)
+    };
+    Ok(accounts.iter().map(of).collect())
 }
 
 /// Forgets up to `most` slices that were settled before a moment.

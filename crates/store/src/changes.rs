@@ -37,6 +37,8 @@ pub enum ChangeKind {
     Key,
     /// A workspace was changed or deleted.
     Workspace,
+    /// A workspace has another name.
+    WorkspaceName,
     /// A provider of models was added, changed or removed.
     Provider,
     /// A project was changed or deleted.
@@ -55,12 +57,13 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    const NAMES: [(Self, &'static str); 11] = [
+    const NAMES: [(Self, &'static str); 12] = [
         (Self::Token, "token"),
         (Self::Session, "session"),
         (Self::Account, "account"),
         (Self::Key, "key"),
         (Self::Workspace, "workspace"),
+        (Self::WorkspaceName, "workspace_name"),
         (Self::Provider, "provider"),
         (Self::Project, "project"),
         (Self::Route, "route"),

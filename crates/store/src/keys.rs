@@ -1,12 +1,14 @@
 //! AI keys: what the wire shows, and the live state that checks a secret.
 
+use crate::id_list::{MAX_IDS, bind_ids, id_list};
 use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value, value};
 use estrade_model::amount::Amount;
 use estrade_model::key::{Budget, CreatedBy, Key, KeyLimits};
 use estrade_model::names::KeyName;
 use estrade_model::workspace::WorkspaceRef;
-use estrade_model::{AccountId, KeyId, OwnerId, Timestamp};
+use estrade_model::{AccountId, KeyId, OwnerId, Timestamp, WorkspaceId};
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 /// A new key, as stored.
@@ -281,6 +283,79 @@ pub async fn list_keys(
         row.key
     };
     Ok(rows.into_iter().map(with_workspaces).collect())
+}
+
+/// A page of the keys of a workspace with all their workspaces, newest first.
+pub async fn list_keys_of_workspace(
+    db: &Db,
+    owner: OwnerId,
+    workspace: WorkspaceId,
+    before: Option<KeyId>,
+    count: u32,
+) -> Result<Vec<Key>, StoreError> {
+    let rows: Vec<KeyRow> = db
+        .read(concat!(
+            "SELECT ",
+            columns!(),
+            " FROM key_workspaces kw JOIN keys k ON k.id = kw.key_id
+              LEFT JOIN accounts a ON a.id = k.created_by
+              WHERE kw.workspace_id = $1 AND kw.key_id < $2 AND k.owner_id = $3
+              ORDER BY kw.key_id DESC LIMIT $4"
+        ))
+        .bind(workspace)
+        .bind(value::before(before))
+        .bind(owner)
+        .bind(count)
+        .fetch_all()
+        .await?;
+    let mut workspaces: HashMap<KeyId, Vec<WorkspaceRef>> = HashMap::new();
+    for page in rows.chunks(MAX_IDS) {
+        let found = db.read(concat!(
+            "SELECT kw.key_id, w.id, w.name FROM key_workspaces kw
+             JOIN workspaces w ON w.id = kw.workspace_id
+             WHERE kw.key_id IN ",
+            id_list!(),
+            " ORDER BY kw.key_id, kw.position"
+        ));
+        let found = bind_ids(found, page.iter().map(|row| row.key.id));
+        for KeyWorkspace(key, workspace) in found.fetch_all().await? {
+            workspaces.entry(key).or_default().push(workspace);
+        }
+    }
+    let with_workspaces = |mut row: KeyRow| {
+        row.key.workspaces = workspaces.remove(&row.key.id).unwrap_or_default();
+        row.key
+    };
+    Ok(rows.into_iter().map(with_workspaces).collect())
+}
+
+struct KeyLabel(KeyId, String);
+impl Record for KeyLabel {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self(row.take()?, row.take()?))
+    }
+}
+
+/// The names of an owner's keys; keys that were deleted have none.
+pub async fn key_names(
+    db: &Db,
+    owner: OwnerId,
+    keys: &[KeyId],
+) -> Result<HashMap<KeyId, String>, StoreError> {
+    let mut names = HashMap::new();
+    for page in keys.chunks(MAX_IDS) {
+        let found = db.read(concat!(
+            "SELECT id, name FROM keys WHERE id IN ",
+            id_list!(),
+            " AND owner_id = $65"
+        ));
+        let found: Vec<KeyLabel> = bind_ids(found, page.iter().copied())
+            .bind(owner)
+            .fetch_all()
+            .await?;
+        names.extend(found.into_iter().map(|KeyLabel(id, name)| (id, name)));
+    }
+    Ok(names)
 }
 
 /// Writes back the changed fields of a key; [`StoreError::Duplicate`] when its new name is taken.

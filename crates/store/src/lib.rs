@@ -23,6 +23,7 @@ pub mod envs;
 pub mod error;
 pub mod events;
 pub mod former_names;
+mod id_list;
 pub mod idempotency;
 pub mod images;
 pub mod installation;

@@ -237,6 +237,161 @@ pub async fn usage_since(
     Ok(rows)
 }
 
+/// Which of an owner's usage to sum up.
+#[derive(Debug, Clone, Copy)]
+pub struct UsageFilter<'f> {
+    pub workspace: Option<WorkspaceId>,
+    pub key: Option<KeyId>,
+    pub model: Option<&'f str>,
+    pub since: Timestamp,
+}
+
+/// What an owner used of a model in an hour, or on a day when it is old.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerUsage {
+    pub at: Timestamp,
+    /// The model; empty for calls that reached no provider.
+    pub model: String,
+    pub used: UsageSum,
+}
+
+/// What calls add up to, for displays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UsageSum {
+    pub requests: u64,
+    pub prompt: u64,
+    pub completion: u64,
+    pub cost: Amount,
+}
+
+impl UsageSum {
+    pub fn add(&mut self, more: Self) {
+        let cost = self.cost.nanos().saturating_add(more.cost.nanos());
+        self.requests = self.requests.saturating_add(more.requests);
+        self.prompt = self.prompt.saturating_add(more.prompt);
+        self.completion = self.completion.saturating_add(more.completion);
+        self.cost = Amount::from_nanos(cost);
+    }
+
+    pub fn tokens(&self) -> u64 {
+        self.prompt.saturating_add(self.completion)
+    }
+}
+
+impl Record for UsageSum {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            requests: row.take()?,
+            prompt: row.take()?,
+            completion: row.take()?,
+            cost: join(row.take()?, row.take()?),
+        })
+    }
+}
+
+impl Record for OwnerUsage {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            at: row.take()?,
+            model: row.take()?,
+            used: UsageSum::from_row(row)?,
+        })
+    }
+}
+
+/// The sums of an owner's rows of a table: `$1` owner, `$2` since, `$3` workspace, `$4` key, `$5` model.
+macro_rules! of_owner {
+    ($table:literal) => {
+        concat!(
+            " FROM workspaces w JOIN ",
+            $table,
+            " u ON u.workspace_id = w.id
+              WHERE w.owner_id = $1 AND u.at >= $2 AND (CAST($3 AS TEXT) IS NULL OR w.id = $3)
+                AND (CAST($4 AS TEXT) IS NULL OR u.key_id = $4)
+                AND (CAST($5 AS TEXT) IS NULL OR u.model = $5) "
+        )
+    };
+}
+
+macro_rules! sums {
+    () => {
+        concat!(
+            "CAST(SUM(u.requests) AS BIGINT), CAST(SUM(u.prompt_tokens) AS BIGINT),
+             CAST(SUM(u.completion_tokens) AS BIGINT), ",
+            apart!("u.cost_nanos")
+        )
+    };
+}
+
+macro_rules! by_model {
+    ($table:literal) => {
+        concat!(
+            "SELECT u.at, u.model, ",
+            sums!(),
+            of_owner!($table),
+            "GROUP BY u.at, u.model ORDER BY u.at, u.model"
+        )
+    };
+}
+
+/// What an owner used since a moment, by hour (or day) and model.
+pub async fn owner_usage(
+    db: &Db,
+    owner: OwnerId,
+    filter: UsageFilter<'_>,
+) -> Result<Vec<OwnerUsage>, StoreError> {
+    let mut rows = Vec::new();
+    for sql in [by_model!("usage_days"), by_model!("usage_hours")] {
+        let query = db.read(sql).bind(owner).bind(filter.since);
+        let query = query.bind(filter.workspace).bind(filter.key);
+        rows.extend(query.bind(filter.model).fetch_all::<OwnerUsage>().await?);
+    }
+    Ok(rows)
+}
+
+/// What was used with a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyUsage {
+    pub key: KeyId,
+    pub used: UsageSum,
+}
+
+impl Record for KeyUsage {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            key: row.take()?,
+            used: UsageSum::from_row(row)?,
+        })
+    }
+}
+
+/// The keys that cost an owner most since a moment, and then those with most calls.
+pub async fn usage_by_key(
+    db: &Db,
+    owner: OwnerId,
+    filter: UsageFilter<'_>,
+    count: u32,
+) -> Result<Vec<KeyUsage>, StoreError> {
+    db.read(concat!(
+        "SELECT u.key_id, ",
+        sums!(),
+        " FROM (SELECT u.key_id, u.requests, u.prompt_tokens, u.completion_tokens, u.cost_nanos",
+        of_owner!("usage_hours"),
+        "UNION ALL SELECT u.key_id, u.requests, u.prompt_tokens, u.completion_tokens, u.cost_nanos",
+        of_owner!("usage_days"),
+        ") u GROUP BY u.key_id
+         ORDER BY SUM(u.cost_nanos / 1000000) DESC, SUM(u.requests) DESC, u.key_id LIMIT $6"
+    ))
+    .bind(owner)
+    .bind(filter.since)
+    .bind(filter.workspace)
+    .bind(filter.key)
+    .bind(filter.model)
+    .bind(count)
+    .fetch_all()
+    .await
+}
+
 struct Hour(Timestamp, u64);
 impl Record for Hour {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {

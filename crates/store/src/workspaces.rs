@@ -126,6 +126,51 @@ pub async fn list_workspaces(
     .await
 }
 
+/// A workspace with what a list of workspaces shows besides.
+pub struct WorkspaceOverview {
+    pub detail: WorkspaceDetail,
+    /// How many keys are for it, counted up to [`MAX_COUNTED_KEYS`].
+    pub keys: u64,
+    /// The hour of its last call, unless that is long ago.
+    pub last_call: Option<Timestamp>,
+}
+
+/// Keys of a workspace are counted up to here.
+pub const MAX_COUNTED_KEYS: u64 = 1000;
+
+impl Record for WorkspaceOverview {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            detail: WorkspaceRow::from_row(row)?.detail,
+            keys: row.take()?,
+            last_call: row.take()?,
+        })
+    }
+}
+
+/// A page of an owner's workspaces, newest first, each with a bounded count and one index look-up.
+pub async fn list_overviews(
+    db: &Db,
+    owner: OwnerId,
+    before: Option<WorkspaceId>,
+    count: u32,
+) -> Result<Vec<WorkspaceOverview>, StoreError> {
+    db.read(concat!(
+        "SELECT ",
+        columns!(),
+        ", (SELECT COUNT(*) FROM (SELECT 1 FROM key_workspaces kw
+                                  WHERE kw.workspace_id = workspaces.id LIMIT $4) AS counted),
+           (SELECT MAX(u.at) FROM usage_hours u WHERE u.workspace_id = workspaces.id)
+         FROM workspaces WHERE owner_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3"
+    ))
+    .bind(owner)
+    .bind(value::before(before))
+    .bind(count)
+    .bind(i64::try_from(MAX_COUNTED_KEYS).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
 /// Whether a key still uses the workspace.
 pub async fn is_workspace_used(tx: &mut Tx, id: WorkspaceId) -> Result<bool, StoreError> {
     let key: Option<String> = tx
@@ -170,16 +215,17 @@ pub async fn workspace_settings(
     Ok(row.map(|row| row.detail.settings))
 }
 
-/// Writes back the settings of a workspace.
+/// Writes back the name and settings of a workspace; [`StoreError::Duplicate`] when the name is taken.
 pub async fn update_workspace(
     tx: &mut Tx,
     id: WorkspaceId,
+    name: &str,
     settings: &WorkspaceSettings,
 ) -> Result<(), StoreError> {
     let [amount, period] = budget_values(settings.budget.as_ref());
     tx.query(
         "UPDATE workspaces SET rpm = $2, tpm = $3, budget_nanos = $4, budget_period = $5, preference = $6,
-                               version = version + 1 WHERE id = $1",
+                               name = $7, version = version + 1 WHERE id = $1",
     )
     .bind(id)
     .bind(settings.rpm.map(NonZeroU32::get))
@@ -187,6 +233,7 @@ pub async fn update_workspace(
     .bind(amount)
     .bind(period)
     .bind(settings.preference.as_str())
+    .bind(name)
     .execute()
     .await
     .map(drop)

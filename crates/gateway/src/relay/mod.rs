@@ -7,7 +7,7 @@ mod receive;
 use crate::accounting::account::{CallAccount, CallEnd};
 use crate::accounting::in_flight::InFlightCalls;
 use crate::accounting::usage_ledger::{Admission, CallEstimate};
-use crate::auth::{AuthContext, WorkspaceSelector};
+use crate::auth::{AuthContext, AuthError, WorkspaceSelector};
 use crate::cache::{CacheKey, CachedResponse, ResponseCache};
 use crate::echo;
 use crate::error::{GatewayError, rate_limit_headers};
@@ -105,6 +105,24 @@ impl Relay {
         }
     }
 
+    /// Serves a call of somebody who was authorized without the secret of a key. Models, limits, budget and accounting
+    /// are those of [`Self::handle`].
+    pub async fn handle_authorized(
+        &self,
+        operation: Operation,
+        auth: Result<AuthContext, AuthError>,
+        request: Box<CallRequest>,
+    ) -> Response<GatewayBody> {
+        let now = Instant::now();
+        match auth {
+            Ok(auth) => {
+                let account = self.open_account(auth, operation, (now, now), &request.headers);
+                self.0.serve(operation, request, account).await
+            }
+            Err(denied) => GatewayError::denied(denied).into_response(),
+        }
+    }
+
     /// Authenticates a call and opens its account. `Err` is the response to a request that is no call.
     async fn begin(
         &self,
@@ -132,14 +150,25 @@ impl Relay {
             .authenticate(key, route.selector, started)
             .await
             .map_err(|error| Box::new(error.into_response()))?;
-        let gateway = &self.0.gateway;
-        let accounting = Arc::clone(&gateway.accounting);
-        let tracing = gateway.options.tracing.as_ref();
-        let trace = tracing.and_then(|tracing| tracing.begin(&request.headers));
-        let mut account =
-            CallAccount::open(accounting, auth, operation, (started, authenticated_at));
-        account.trace = trace;
+        let times = (started, authenticated_at);
+        let account = self.open_account(auth, operation, times, &request.headers);
         Ok((operation, account))
+    }
+
+    fn open_account(
+        &self,
+        auth: AuthContext,
+        operation: Operation,
+        times: (Instant, Instant),
+        headers: &HeaderMap,
+    ) -> Box<CallAccount> {
+        let gateway = &self.0.gateway;
+        let tracing = gateway.options.tracing.as_ref();
+        let trace = tracing.and_then(|tracing| tracing.begin(headers));
+        let accounting = Arc::clone(&gateway.accounting);
+        let mut account = CallAccount::open(accounting, auth, operation, times);
+        account.trace = trace;
+        account
     }
 
     async fn models(

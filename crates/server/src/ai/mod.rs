@@ -7,6 +7,7 @@ pub mod inference;
 pub mod keys;
 mod metrics;
 pub mod models;
+pub mod person;
 pub mod providers;
 pub mod traces;
 pub mod usage;

@@ -14,6 +14,8 @@ use estrade_gateway::auth::AuthorizedKey;
 use estrade_service::Error;
 use estrade_service::ai::key_check::Refusal;
 
+pub use estrade_gateway::ListedModel;
+
 /// List models
 ///
 /// With an account token: the whole catalogue. With an AI key: the models that this key may use.

@@ -79,10 +79,10 @@ pub async fn read_workspace(
 
 /// Change a workspace
 ///
-/// What all its keys together may use, and which provider it prefers. What is absent stays as it is;
+/// Its name, what all its keys together may use, and which provider it prefers. What is absent stays as it is;
 /// in force for the next request.
 #[utoipa::path(put, path = "/v1/workspaces/{id}", tag = "workspaces", params(("id" = WorkspaceId, Path)), request_body = UpdateWorkspace, responses(
-    (status = 200, body = WorkspaceBody), (status = 404), (status = 412),
+    (status = 200, body = WorkspaceBody), (status = 404), (status = 409, description = "A workspace with this name exists"), (status = 412),
 ))]
 pub async fn update_workspace(
     State(app): State<AppState>,

@@ -6,7 +6,7 @@ use crate::ai::workspace_lists::{WorkspaceList, WorkspaceLists};
 use crate::identity::credentials::{Touches, Verifier};
 use crate::keyring::{Audience, Proof, SecretMark};
 use crate::state_cache::StateCache;
-use crate::{Core, Result, Scope};
+use crate::{Core, Error, Result, Scope};
 use bytes::Bytes;
 use estrade_model::auth::{
     AuthContext, AuthError, AuthorizedKey, AuthorizedWorkspace, RateLimits, WorkspaceSelector,
@@ -14,9 +14,10 @@ use estrade_model::auth::{
 use estrade_model::error::error_chain;
 use estrade_model::id::kind;
 use estrade_model::key::{Budget, KeyLimits, Verified, VerifyKey};
+use estrade_model::team::Role;
 use estrade_model::{KeyId, Timestamp, WorkspaceId};
 use estrade_store::keys::{self, KeyState};
-use estrade_store::{ChangeKind, workspaces};
+use estrade_store::{Change, ChangeKind, workspaces};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -183,8 +184,16 @@ impl CachedKey {
         if self.secret != proof.secret && !is_old() {
             return Some(Refusal::Rotated);
         }
-        let end = rules.and_then(|rules| rules.expires_at);
-        if end.is_some_and(|at| at <= now) || proof.has_ended(now) {
+        if proof.has_ended(now) {
+            return Some(Refusal::Expired);
+        }
+        self.refusal_without_secret(workspace, now)
+    }
+
+    /// The checks that have nothing to do with a secret.
+    fn refusal_without_secret(&self, workspace: Option<&str>, now: Timestamp) -> Option<Refusal> {
+        let end = self.rules.as_deref().and_then(|rules| rules.expires_at);
+        if end.is_some_and(|at| at <= now) {
             return Some(Refusal::Expired);
         }
         if !self.enabled {
@@ -192,6 +201,11 @@ impl CachedKey {
         }
         let foreign = workspace.is_some_and(|name_or_id| !self.has_workspace(name_or_id));
         foreign.then_some(Refusal::WrongWorkspace)
+    }
+
+    fn is_for(&self, workspace: WorkspaceId) -> bool {
+        let mut own = self.workspaces.list.iter();
+        own.any(|known| known.id == workspace)
     }
 
     fn has_workspace(&self, name_or_id: &str) -> bool {
@@ -243,6 +257,13 @@ impl KeyCheck {
             &[ChangeKind::Account],
         );
         let verifier = Verifier::new(Arc::clone(core), Audience::Inference);
+        // Keys are cached with the names of their workspaces.
+        let named = Arc::clone(&states);
+        core.db.changes().on_change(move |Change { kind, id }| {
+            if let (ChangeKind::WorkspaceName, Ok(id)) = (kind, id.parse::<WorkspaceId>()) {
+                named.retain(|key: &CachedKey| !key.is_for(id));
+            }
+        });
         Self {
             core: Arc::clone(core),
             verifier,
@@ -302,11 +323,45 @@ impl KeyCheck {
         let found = self.look_up(token).await.map_err(unavailable)?;
         let (checked, proof) = found.ok_or(Refusal::Unknown)?;
         let (key, id) = self.authorize_key(checked, &proof, selector)?;
-        let load = || async { self.load_workspace(id).await };
-        let workspace = self.workspaces.get_or_load(id, load).await;
-        let workspace = workspace.map_err(unavailable)?;
+        let workspace = self.workspace(id).await.map_err(unavailable)?;
         let workspace = workspace.ok_or(Refusal::WrongWorkspace)?;
         Ok(AuthContext { key, workspace })
+    }
+
+    /// Authorizes a person to call with a key of the scope's owner, without its secret: the person's role stands for
+    /// it, and every other check is that of [`Self::authorize`]. The inner error says why the key is refused.
+    pub async fn authorize_person(
+        &self,
+        scope: &Scope,
+        id: KeyId,
+        workspace: WorkspaceId,
+    ) -> Result<std::result::Result<AuthContext, AuthError>> {
+        scope.require_to_read(Role::Developer)?;
+        let cached = self.state(id).await?;
+        let cached = cached.filter(|key| key.workspaces.owner == scope.owner);
+        let cached = cached.ok_or(Error::NotFound("the key"))?;
+        let now = self.core.now();
+        let workspace = workspace.to_string();
+        if let Some(refusal) = cached.refusal_without_secret(Some(&workspace), now) {
+            return Ok(Err(refusal.into()));
+        }
+        let selected = cached.select_workspace(WorkspaceSelector::Workspace(&workspace));
+        let selected = match selected {
+            Ok(selected) => self.workspace(selected).await?,
+            Err(denied) => return Ok(Err(denied)),
+        };
+        let Some(workspace) = selected else {
+            return Ok(Err(Refusal::WrongWorkspace.into()));
+        };
+        self.touches.note(id, &cached.touched, now);
+        let key = CheckedKey { id, cached }.authorized();
+        Ok(Ok(AuthContext { key, workspace }))
+    }
+
+    /// What calls in a workspace are bound by.
+    async fn workspace(&self, id: WorkspaceId) -> Result<Option<Arc<AuthorizedWorkspace>>> {
+        let load = || async { self.load_workspace(id).await };
+        self.workspaces.get_or_load(id, load).await
     }
 
     fn authorize_key(
@@ -354,12 +409,17 @@ impl KeyCheck {
         let Some(proof) = self.verifier.verify(token).await? else {
             return Ok(None);
         };
+        let cached = self.state(proof.id).await?;
+        Ok(cached.map(|cached| (cached, proof)))
+    }
+
+    /// The live state of a key of any owner.
+    async fn state(&self, id: KeyId) -> Result<Option<Arc<CachedKey>>> {
         let load = || async {
-            let state = keys::key_state(&self.core.db, proof.id).await?;
+            let state = keys::key_state(&self.core.db, id).await?;
             Ok(state.map(|state| CachedKey::new(state, &self.lists)))
         };
-        let checked = self.states.get_or_load(proof.id, load).await?;
-        Ok(checked.map(|checked| (checked, proof)))
+        self.states.get_or_load(id, load).await
     }
 
     /// Checks a key for its owner; keys of others are reported as unknown.

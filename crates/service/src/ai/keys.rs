@@ -7,10 +7,11 @@ use crate::{Core, Error, Result, Scope};
 use estrade_model::audit::Action;
 use estrade_model::key::{CreateKey, CreatedBy, Grace, Key, KeyLimits, RotatedKey, UpdateKey};
 use estrade_model::team::Role;
-use estrade_model::{KeyId, Timestamp};
+use estrade_model::{KeyId, Timestamp, WorkspaceId};
 use estrade_store::keys::{self, KeyRow, NewKey};
 use estrade_store::quotas::{self, Counted};
 use estrade_store::{ChangeKind, StoreError, Tx};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,6 +95,27 @@ pub async fn list_keys(
     skip: u64,
 ) -> Result<Vec<Key>> {
     Ok(keys::list_keys(&core.db, scope.owner, before, count, skip).await?)
+}
+
+/// A page of the keys of one of the owner's workspaces, newest first.
+pub async fn list_keys_of_workspace(
+    core: &Core,
+    scope: &Scope,
+    workspace: WorkspaceId,
+    before: Option<KeyId>,
+    count: u32,
+) -> Result<Vec<Key>> {
+    let (db, owner) = (&core.db, scope.owner);
+    Ok(keys::list_keys_of_workspace(db, owner, workspace, before, count).await?)
+}
+
+/// The names of those of these keys that the owner has.
+pub async fn key_names(
+    core: &Core,
+    scope: &Scope,
+    ids: &[KeyId],
+) -> Result<HashMap<KeyId, String>> {
+    Ok(keys::key_names(&core.db, scope.owner, ids).await?)
 }
 
 /// One key and its row version.

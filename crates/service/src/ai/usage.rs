@@ -5,14 +5,18 @@ use crate::{Core, Error, Result, Scope};
 use estrade_ledger::LedgerContext;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Activity, CallId, CallLog, LoggedCall, ModelActivity, Span};
-use estrade_model::{KeyId, Timestamp, WorkspaceId};
-use estrade_store::calls::{self, CallFilter, CallPage};
+use estrade_model::key::Budget;
+use estrade_model::{Id, KeyId, Timestamp, WorkspaceId};
+use estrade_store::budgets::{self, Account};
+use estrade_store::calls::{self, CallPage};
 use estrade_store::usage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use estrade_ledger::{Ledger, UsageSettings};
+pub use estrade_store::calls::CallFilter;
+pub use estrade_store::usage::{KeyUsage, OwnerUsage, UsageFilter, UsageSum};
 
 /// How long a reader waits for what has just ended to be on disk.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -74,6 +78,49 @@ pub async fn activity(
         }
     }
     Ok(shown)
+}
+
+/// What an owner used, by hour (or day, when it is old) and model, oldest first.
+pub async fn owner_usage(
+    core: &Core,
+    ledger: &Ledger,
+    scope: &Scope,
+    filter: UsageFilter<'_>,
+) -> Result<Vec<OwnerUsage>> {
+    flush_recent(ledger).await;
+    Ok(usage::owner_usage(&core.db, scope.owner, filter).await?)
+}
+
+/// The keys that cost an owner most.
+pub async fn usage_by_key(
+    core: &Core,
+    scope: &Scope,
+    filter: UsageFilter<'_>,
+    count: u32,
+) -> Result<Vec<KeyUsage>> {
+    Ok(usage::usage_by_key(&core.db, scope.owner, filter, count).await?)
+}
+
+/// What ended calls have spent of the budgets of keys or workspaces in their present periods, in the same order. Whose
+/// they are is for the caller to know.
+pub async fn spent_of<T>(
+    core: &Core,
+    ledger: &Ledger,
+    budgets: &[(Id<T>, Budget)],
+) -> Result<Vec<Amount>> {
+    if budgets.is_empty() {
+        return Ok(Vec::new());
+    }
+    flush_recent(ledger).await;
+    let now = core.now();
+    let account = |(id, budget): &(Id<T>, Budget)| Account {
+        subject: *id.as_bytes(),
+        period: budget.period,
+        start: budget.period.start(now),
+    };
+    let accounts: Vec<_> = budgets.iter().map(account).collect();
+    let spent = budgets::spent_of(&core.db, &accounts).await?;
+    Ok(spent.into_iter().map(Amount::from_nanos).collect())
 }
 
 /// A page of a workspace's calls, newest first, among twenty thousand of those that the filter's time and cursor name.

@@ -12,8 +12,10 @@ use estrade_model::workspace::{
 };
 use estrade_model::{OwnerId, Timestamp, WorkspaceId};
 use estrade_store::quotas::{self, Counted};
-use estrade_store::{ChangeKind, Tx, workspaces};
+use estrade_store::{ChangeKind, StoreError, Tx, workspaces};
 use std::sync::Arc;
+
+pub use estrade_store::workspaces::{MAX_COUNTED_KEYS, WorkspaceOverview};
 
 /// A page of the owner's workspaces, newest first.
 pub async fn list_workspaces(
@@ -25,6 +27,16 @@ pub async fn list_workspaces(
 ) -> Result<Vec<Workspace>> {
     let rows = workspaces::list_workspaces(&core.db, scope.owner, before, count, skip).await?;
     Ok(rows.into_iter().map(|row| row.detail.workspace).collect())
+}
+
+/// A page of the owner's workspaces with what people want to see beside their names, newest first.
+pub async fn list_overviews(
+    core: &Core,
+    scope: &Scope,
+    before: Option<WorkspaceId>,
+    count: u32,
+) -> Result<Vec<WorkspaceOverview>> {
+    Ok(workspaces::list_overviews(&core.db, scope.owner, before, count).await?)
 }
 
 /// One workspace and its row version.
@@ -104,7 +116,7 @@ async fn find(
     Ok(row.detail)
 }
 
-/// Changes what all keys of a workspace together may use; in force for the next request.
+/// Changes the name of a workspace, and what all its keys together may use; in force for the next request.
 pub async fn update_workspace(
     core: &Core,
     scope: &Scope,
@@ -122,13 +134,27 @@ pub async fn update_workspace(
             Box::pin(async move {
                 let (update, if_match, note) = &*job;
                 let WorkspaceDetail {
-                    workspace,
+                    mut workspace,
                     settings: before,
                 } = find(tx, owner, id, if_match.as_deref()).await?;
                 let settings = update.apply(before.clone());
-                workspaces::update_workspace(tx, id, &settings).await?;
+                let name = update.name.as_ref().map(WorkspaceName::as_str);
+                let new_name = name.filter(|name| *name != workspace.name);
+                if let Some(name) = new_name {
+                    name.clone_into(&mut workspace.name);
+                }
+                let written = workspaces::update_workspace(tx, id, &workspace.name, &settings);
+                match written.await {
+                    Err(StoreError::Duplicate) => return Err(name_taken(&workspace.name)),
+                    other => other?,
+                }
+                let mut fields = changed(&before, &settings);
+                fields.extend(new_name.map(|_| "name"));
                 let note = note.clone().about(&workspace.name);
-                note.fields(&changed(&before, &settings)).write(tx).await?;
+                note.fields(&fields).write(tx).await?;
+                if new_name.is_some() {
+                    tx.changed(ChangeKind::WorkspaceName, id, now).await?;
+                }
                 tx.changed(ChangeKind::Workspace, id, now).await?;
                 Ok(WorkspaceDetail {
                     workspace,
@@ -152,6 +178,11 @@ fn changed(before: &WorkspaceSettings, after: &WorkspaceSettings) -> Vec<&'stati
         .collect()
 }
 
+fn name_taken(name: &str) -> Error {
+    let message = format!("a workspace named `{name}` exists");
+    Error::conflict("workspace_exists", message)
+}
+
 async fn insert(
     tx: &mut Tx,
     scope: &Scope,
@@ -161,8 +192,7 @@ async fn insert(
 ) -> Result<()> {
     let owner = scope.owner;
     if !workspaces::insert_workspace(tx, owner, workspace, now).await? {
-        let message = format!("a workspace named `{}` exists", workspace.name);
-        return Err(Error::conflict("workspace_exists", message));
+        return Err(name_taken(&workspace.name));
     }
     if !quotas::count_up(tx, owner, Counted::Workspaces, most).await? {
         return Err(Error::Quota {

@@ -66,6 +66,8 @@ pub struct Settings {
     pub min_orphan_age: Duration,
     /// Where the platform API is reached, for links.
     pub public_url: String,
+    /// Where the AI API is reached, for what people copy.
+    pub ai_url: String,
     /// What stands before a project's name in its URL, such as `http://`.
     pub edge_scheme: String,
     /// What stands behind it, such as `localhost:8080`.
@@ -100,6 +102,7 @@ impl Default for Settings {
             skew: Duration::from_hours(1),
             min_orphan_age: Duration::from_hours(24),
             public_url: "http://127.0.0.1:3000".into(),
+            ai_url: "http://127.0.0.1:3100".into(),
             edge_scheme: "http".into(),
             edge_authority: "localhost:8080".into(),
             domains: DomainSettings::default(),

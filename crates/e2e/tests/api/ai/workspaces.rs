@@ -8,6 +8,7 @@ on_both_backends! {
     workspaces_are_made_listed_and_read;
     names_of_workspaces;
     a_workspace_in_use_stays;
+    a_workspace_gets_another_name;
 }
 
 const PATH: &str = "/v1/workspaces";
@@ -81,4 +82,30 @@ async fn a_workspace_in_use_stays(app: &TestApp) {
     .await
     .assert(200);
     ada.delete(&path).await.assert_empty(204);
+}
+
+async fn a_workspace_gets_another_name(app: &TestApp) {
+    let ada = app.new_account("ada").await.ai();
+    let (_, secret) = new_key(&ada, "ci-bot").await;
+    ada.post(PATH, &json!({"name": "taken"})).await.assert(200);
+    let list = ada.get(PATH).await.json();
+    let path = format!("{PATH}/{}", list["workspaces"][1]["_id"].as_str().unwrap());
+    ada.put(&path, &json!({"name": "taken"}))
+        .await
+        .refused(409, "workspace_exists");
+    for bad in [json!({"name": null}), json!({"name": "No"})] {
+        ada.put(&path, &bad).await.refused(400, "invalid");
+    }
+    let renamed = ada.put(&path, &json!({"name": "core", "rpm": 9})).await;
+    let renamed = renamed.assert(200).json();
+    assert_eq!(
+        (&renamed["workspace"]["name"], &renamed["workspace"]["rpm"]),
+        (&json!("core"), &json!(9))
+    );
+    let verify = async |name: &str| {
+        let question = json!({"key": secret, "workspace": name});
+        let verified = ada.post("/v1/keys/verify", &question).await;
+        verified.assert(200).json()["valid"] == true
+    };
+    assert!(verify("core").await && !verify("main").await);
 }
