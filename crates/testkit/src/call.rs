@@ -104,12 +104,12 @@ impl Call {
     /// Sends it and returns the open response, for streams.
     pub async fn stream(self) -> reqwest::Response {
         let url = format!("http://{}{}", self.line.address(self.api), self.path);
-        let request = self.line.http.request(self.method, &url);
-        request
-            .headers(self.headers)
-            .send()
-            .await
-            .expect("a response")
+        let mut request = self.line.http.request(self.method, &url);
+        request = request.headers(self.headers);
+        if let Some(body) = self.body {
+            request = request.body(body);
+        }
+        request.send().await.expect("a response")
     }
 }
 

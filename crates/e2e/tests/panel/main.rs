@@ -7,6 +7,7 @@
 )]
 
 mod account;
+mod ai;
 mod forms;
 mod routes;
 mod rules;
