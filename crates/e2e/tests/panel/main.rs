@@ -9,6 +9,7 @@
 mod account;
 mod ai;
 mod forms;
+mod project_settings;
 mod routes;
 mod rules;
 mod sign_in;
