@@ -13,6 +13,12 @@ function toast(text) {
 
 for (const line of document.querySelectorAll(".toast")) setTimeout(() => line.remove(), 8000);
 
+// On a phone the tabs are wider than the screen: show the one that is open.
+for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+  const bar = tab.closest(".tabs");
+  bar.scrollLeft = tab.offsetLeft - bar.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
+}
+
 // Copy buttons.
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = false;
