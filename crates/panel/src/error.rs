@@ -91,6 +91,8 @@ impl PanelError {
     /// What is wrong, for a form that is shown again.
     pub fn message(&self) -> Cow<'static, str> {
         match self {
+            Self::Api(ApiError::NoRoute) => "There is no such page.".into(),
+            Self::Api(ApiError::MethodNotAllowed) => "This address only takes a form.".into(),
             Self::Api(error) => error.message(),
             Self::SignIn => "You are not signed in any more.".into(),
             Self::Confirm => "Please confirm that it is you.".into(),

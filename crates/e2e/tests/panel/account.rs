@@ -8,6 +8,7 @@ on_both_backends! {
     a_sign_in_that_is_old_is_confirmed_first;
     sessions_are_listed_and_ended;
     a_second_factor_is_set_up_asked_for_and_removed;
+    a_token_is_shown_once_works_and_is_revoked;
     what_people_type_is_shown_as_text;
 }
 
@@ -190,6 +191,41 @@ async fn a_second_factor_is_set_up_asked_for_and_removed(app: &TestApp) {
         .assert(303);
     let mut again = app.panel();
     again.sign_in("ada@example.com", PASSWORD).await;
+}
+
+async fn a_token_is_shown_once_works_and_is_revoked(app: &TestApp) {
+    app.new_account_with("ada", PASSWORD).await;
+    let mut ada = signed_in(app).await;
+    let nameless = [("name", " "), ("lifetime", "30d"), ("scope", "full")];
+    ada.post("/panel/tokens/new", &nameless).await.assert(400);
+    let form = [
+        ("name", "build server"),
+        ("lifetime", "30d"),
+        ("scope", "full"),
+    ];
+    let page = ada
+        .post("/panel/tokens/new", &form)
+        .await
+        .assert(200)
+        .text();
+    let (_, rest) = page.split_once("<code id=\"token\">").unwrap();
+    let token = rest.split('<').next().unwrap().to_owned();
+    let me = || app.stranger().get("/v1/me").bearer(&token);
+    me().await.assert(200);
+    let list = ada.get("/panel/tokens").await.assert(200).text();
+    assert!(list.contains("build server") && !list.contains(&token));
+    let is_revoke = |text: &&str| text.ends_with("/revoke");
+    let revoke = list.split('"').find(is_revoke).unwrap().to_owned();
+    ada.get(&revoke).await.assert(200);
+    ada.post(&revoke, &[]).await.assert(303);
+    me().await.refused(401, "unauthenticated");
+    app.core().clock.advance(Duration::from_mins(11));
+    let sent = ada.get("/panel/tokens/new").await.assert(303);
+    assert_eq!(
+        sent.header("location"),
+        "/panel/confirm?next=/panel/tokens/new"
+    );
+    ada.post("/panel/tokens/new", &form).await.assert(401);
 }
 
 async fn what_people_type_is_shown_as_text(app: &TestApp) {

@@ -1,8 +1,192 @@
-//! Pages of `tokens`.
+//! Tokens of the person: programs sign in to both APIs with them.
 
+use super::account::AskPage;
+use crate::error::PanelError;
+use crate::form::SignedForm;
+use crate::layout::{Layout, Section};
+use crate::list::{ListQuery, PAGE_SIZE, split_page};
+use crate::page::{render, render_with};
+use crate::session::Visit;
+use askama::Template;
 use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use estrade_model::TokenId;
+use estrade_model::account::Token;
+use estrade_model::names::Label;
+use estrade_model::secret::Secret;
+use estrade_model::time::Lifetime;
 use estrade_server::app::AppState;
+use estrade_service::Error;
+use estrade_service::identity::tokens;
+use serde::Deserialize;
+
+const TOKENS: &str = "/panel/tokens";
 
 pub fn routes() -> Router<AppState> {
     Router::new()
+        .route(TOKENS, get(list_tokens))
+        .route("/panel/tokens/new", get(show_new).post(create_token))
+        .route(
+            "/panel/tokens/{id}/revoke",
+            get(ask_to_revoke).post(revoke_token),
+        )
+}
+
+struct TokenItem {
+    token: Token,
+    expired: bool,
+    path: String,
+    dialog: String,
+    question: String,
+}
+
+#[derive(Template)]
+#[template(path = "tokens/list.html")]
+struct TokensPage {
+    layout: Layout,
+    rows: Vec<TokenItem>,
+    next: Option<String>,
+}
+
+async fn list_tokens(
+    State(app): State<AppState>,
+    visit: Visit,
+    Query(list): Query<ListQuery>,
+) -> Result<Response, PanelError> {
+    let caller = &visit.scope.caller;
+    let count = PAGE_SIZE + 1;
+    let mut found =
+        tokens::list_tokens(&app.core, caller.account, list.before()?, count, 0).await?;
+    let next = split_page(&mut found, |token| token.id);
+    let now = app.core.now();
+    let item = |token: Token| TokenItem {
+        expired: token.expires_at.is_some_and(|at| at <= now),
+        path: format!("{TOKENS}/{}/revoke", token.id),
+        dialog: format!("revoke-{}", token.id),
+        question: format!("Revoke {}?", token.name),
+        token,
+    };
+    render(&TokensPage {
+        layout: visit.layout("Tokens", Section::Tokens),
+        rows: found.into_iter().map(item).collect(),
+        next,
+    })
+}
+
+const LIFETIMES: &[(&str, &str)] = &[
+    ("7d", "7 days"),
+    ("30d", "30 days"),
+    ("90d", "90 days"),
+    ("1y", "1 year"),
+    ("never", "No end"),
+];
+
+#[derive(Deserialize)]
+struct NewTokenForm {
+    name: String,
+    lifetime: String,
+}
+
+#[derive(Template)]
+#[template(path = "tokens/new.html")]
+struct NewTokenPage {
+    layout: Layout,
+    problem: String,
+    form: NewTokenForm,
+    lifetimes: &'static [(&'static str, &'static str)],
+}
+
+fn new_token_page(visit: &Visit, form: NewTokenForm, problem: String) -> NewTokenPage {
+    NewTokenPage {
+        layout: visit.layout("New token", Section::Tokens),
+        problem,
+        form,
+        lifetimes: LIFETIMES,
+    }
+}
+
+async fn show_new(State(app): State<AppState>, visit: Visit) -> Result<Response, PanelError> {
+    visit.require_recent(&app)?;
+    let form = NewTokenForm {
+        name: String::new(),
+        lifetime: "90d".to_owned(),
+    };
+    render(&new_token_page(&visit, form, String::new()))
+}
+
+/// What the form asks for: a name and a lifetime.
+fn read_form(form: &NewTokenForm) -> Result<(Label, Lifetime), Error> {
+    let name = form.name.trim().parse::<Label>();
+    let name = name.map_err(|invalid| Error::invalid(format!("name: {}", invalid.0)))?;
+    Ok((name, form.lifetime.parse()?))
+}
+
+#[derive(Template)]
+#[template(path = "tokens/created.html")]
+struct TokenCreatedPage {
+    layout: Layout,
+    name: String,
+    secret: Secret,
+    example: String,
+}
+
+async fn create_token(
+    State(app): State<AppState>,
+    visit: Visit,
+    SignedForm(form): SignedForm<NewTokenForm>,
+) -> Result<Response, PanelError> {
+    visit.require_recent(&app)?;
+    let caller = &visit.scope.caller;
+    let made = match read_form(&form) {
+        Ok((name, lifetime)) => {
+            tokens::create_token(&app.core, caller, name.as_str(), lifetime).await
+        }
+        Err(error) => Err(error),
+    };
+    let made = match made {
+        Ok(made) => made,
+        Err(error) => {
+            let problem = PanelError::from(error).correctable()?;
+            let page = new_token_page(&visit, form, problem);
+            return render_with(StatusCode::BAD_REQUEST, &page);
+        }
+    };
+    let base = &app.core.settings.public_url;
+    render(&TokenCreatedPage {
+        layout: visit.layout("New token", Section::Tokens),
+        name: form.name.trim().to_owned(),
+        secret: made
+            .api_token
+            .ok_or_else(|| Error::internal("a new token has no text"))?,
+        example: format!("curl {base}/v1/me -H \"Authorization: Bearer $ESTRADE_TOKEN\""),
+    })
+}
+
+async fn ask_to_revoke(visit: Visit, Path(id): Path<TokenId>) -> Result<Response, PanelError> {
+    render(&AskPage {
+        layout: visit.layout("Revoke this token?", Section::Tokens),
+        parent: ("Tokens", TOKENS),
+        text: format!(
+            "Programs that use the token {id} are refused from the next request on. This cannot be undone."
+        ),
+        action: format!("{TOKENS}/{id}/revoke"),
+        button: "Revoke",
+        kind: "danger solid",
+    })
+}
+
+#[derive(Deserialize)]
+struct NoFields {}
+
+async fn revoke_token(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path(id): Path<TokenId>,
+    SignedForm(NoFields {}): SignedForm<NoFields>,
+) -> Result<Response, PanelError> {
+    tokens::delete_token(&app.core, &visit.scope.caller, id).await?;
+    Ok(visit.done("The token was revoked", TOKENS))
 }
