@@ -5,6 +5,7 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use estrade_model::time::Lifetime;
+use estrade_model::token_scope::TokenScope;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -241,7 +242,8 @@ pub enum TokenCommand {
     #[command(after_help = "\
 Examples:
   estrade token create --account ada@example.com --name laptop
-  TOKEN=$(estrade token create --account ada@example.com --expires-in 1h)")]
+  TOKEN=$(estrade token create --account ada@example.com --expires-in 1h)
+  estrade token create --account ada@example.com --scope read")]
     Create {
         /// Whose token, by email.
         #[arg(long, value_name = "EMAIL")]
@@ -252,6 +254,9 @@ Examples:
         /// How long it is valid: 90s, 15m, 1h, 7d, 1y or never.
         #[arg(long, value_name = "TIME", default_value = "30d")]
         expires_in: Lifetime,
+        /// What it is good for: full, read, ai, or project: and the id of a project.
+        #[arg(long, default_value = "full")]
+        scope: TokenScope,
     },
     /// List the tokens of an account.
     List {

@@ -3,6 +3,7 @@
 use crate::names::{Email, Label};
 use crate::plan::Plan;
 use crate::secret::Secret;
+use crate::token_scope::TokenScope;
 use crate::{AccountId, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct User {
 pub struct Me {
     /// The caller.
     pub user: User,
+    /// What the token of this request is good for.
+    pub scope: TokenScope,
     /// What projects can be made of.
     pub plans: MePlans,
     /// Versions of databases, by kind: none, because databases are not offered.
@@ -184,6 +187,8 @@ pub struct LoginCheck {
 pub struct CreateToken {
     /// A label to recognise the token by.
     pub name: Option<Label>,
+    /// What the token is good for: `full` (unless said), `read`, `ai` or `project:` and the `_id` of a project.
+    pub scope: Option<TokenScope>,
 }
 
 /// A token right after it was made; the only time it is shown.
@@ -206,12 +211,16 @@ pub struct Token {
     pub id: TokenId,
     /// Its label.
     pub name: String,
+    /// What it is good for.
+    pub scope: TokenScope,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it ends; null means never.
     pub expires_at: Option<Timestamp>,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Timestamp>,
+    /// The address that used it then.
+    pub last_used_from: Option<String>,
 }
 
 /// A new account, as the command line makes it.

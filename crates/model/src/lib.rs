@@ -38,6 +38,7 @@ pub mod site_settings;
 pub mod sync;
 pub mod team;
 pub mod time;
+pub mod token_scope;
 pub mod workspace;
 
 pub use id::{

@@ -54,7 +54,9 @@ pub fn status(error: &Error) -> StatusCode {
         | Error::WrongCredentials
         | Error::SecondFactorRequired
         | Error::WrongSecondFactor => StatusCode::UNAUTHORIZED,
-        Error::Forbidden(_) | Error::Quota { .. } => StatusCode::FORBIDDEN,
+        Error::Forbidden(_) | Error::InsufficientScope { .. } | Error::Quota { .. } => {
+            StatusCode::FORBIDDEN
+        }
         Error::Invalid { .. } => StatusCode::BAD_REQUEST,
         Error::NotFound(_) => StatusCode::NOT_FOUND,
         Error::Gone(_) => StatusCode::GONE,

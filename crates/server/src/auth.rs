@@ -87,8 +87,11 @@ async fn verify(
     parts: &Parts,
     token: &str,
 ) -> std::result::Result<Caller, ApiError> {
-    let mut caller = app.services.tokens.authenticate(token).await?;
-    caller.origin = origin(parts);
+    let caller = app
+        .services
+        .tokens
+        .authenticate(token, origin(parts))
+        .await?;
     app.rates.check(caller.credential.as_bytes())?;
     app.account_rates.check(caller.account.as_bytes())?;
     Ok(caller)

@@ -1,5 +1,6 @@
 //! The audit log: who changed what, written in the same transaction as the change.
 
+use crate::identity::access::Operation;
 use crate::{Caller, Core, Result, Scope};
 use estrade_model::audit::{Action, AuditEntry, AuditId, Author};
 use estrade_model::team::Role;
@@ -22,7 +23,7 @@ impl Note {
         action: Action,
         subject: Id<K>,
     ) -> Result<Self> {
-        Self::of(core, &scope.caller, scope.owner, action, subject)
+        Self::of(core, &scope.caller, scope.audited_owner(), action, subject)
     }
 
     /// What an owner will read of what a caller did.
@@ -80,7 +81,7 @@ impl Note {
     ) -> Self {
         Self::dated(
             &scope.caller,
-            scope.owner,
+            scope.audited_owner(),
             action,
             subject,
             subject.cast(),
@@ -124,6 +125,6 @@ pub async fn list_entries(
     count: u32,
     skip: u64,
 ) -> Result<Vec<AuditEntry>> {
-    scope.require_to_read(Role::Admin)?;
-    Ok(audit::list_entries(&core.db, scope.owner, filter, before, count, skip).await?)
+    let owner = scope.read_as(Operation::ReadAudit, Role::Admin)?;
+    Ok(audit::list_entries(&core.db, owner, filter, before, count, skip).await?)
 }

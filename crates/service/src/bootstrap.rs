@@ -10,6 +10,7 @@ use crate::{Error, first_start, identity::accounts, integrity, random};
 use arc_swap::ArcSwap;
 use estrade_blobs::{BlobError, BlobStore};
 use estrade_model::error::error_chain;
+use estrade_model::token_scope::TokenScope;
 use estrade_model::{Invalid, TokenId};
 use estrade_runtime::Engine;
 use estrade_store::accounts::AccountRow;
@@ -212,6 +213,7 @@ async fn first_start(
         id: token_id,
         account: account.id,
         name: "first start".into(),
+        scope: TokenScope::Full,
         secret_hash: signed.secret_hash,
         created_at: now,
         expires_at: None,

@@ -4,6 +4,7 @@
 //! in its own shape, at the last moment. Every error has a stable code for programs and a sentence
 //! for people; the cause of an internal one goes to the log only.
 
+use estrade_model::token_scope::{ScopeKind, TokenScope};
 use std::time::Duration;
 
 /// The result of a service call.
@@ -27,6 +28,13 @@ pub enum Error {
     /// The caller sees the thing but may not do this to it.
     #[error("{0}")]
     Forbidden(String),
+    /// The token is not good for this, whatever its account may do.
+    #[error("this needs a token of the scope {}; this one has the scope {grant}", join(.needed))]
+    InsufficientScope {
+        grant: TokenScope,
+        /// The scopes that would do.
+        needed: &'static [ScopeKind],
+    },
     /// The owner has reached a quota.
     #[error(
         "the limit of {limit} {what} is reached; delete some or ask the administrator to raise it"
@@ -90,6 +98,11 @@ pub enum Error {
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+fn join(scopes: &[ScopeKind]) -> String {
+    let names: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
+    names.join(" or ")
+}
+
 /// A content that has to be sent, and the first path that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingFile {
@@ -128,6 +141,7 @@ impl Error {
             Self::SecondFactorRequired => "second_factor_required",
             Self::WrongSecondFactor => "wrong_second_factor",
             Self::Forbidden(_) => "no_permission",
+            Self::InsufficientScope { .. } => "insufficient_scope",
             Self::Quota { .. } => "quota",
             Self::Invalid { code, .. } | Self::Conflict { code, .. } => code,
             Self::MissingFiles(_) => "missing_files",

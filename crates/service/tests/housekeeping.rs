@@ -6,10 +6,11 @@
 mod support;
 
 use estrade_model::Timestamp;
+use estrade_service::Origin;
 use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::gc::rows::{run, sweep};
 use estrade_service::identity::credentials::AccountTokens;
-use estrade_service::identity::tokens::{create_any_token, list_tokens};
+use estrade_service::identity::tokens::{TokenRequest, create_any_token, list_any_tokens};
 use estrade_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,17 +121,20 @@ async fn everything_that_has_ended_is_removed_and_nothing_else(at: &Installation
 async fn a_last_use_is_written_down_when_the_server_stops(at: &Installation) {
     let ada = at.person("ada").await;
     let lifetime = "30d".parse().unwrap();
-    let token = create_any_token(&at.core, ada.account, "ci", lifetime)
+    let token = create_any_token(&at.core, ada.account, TokenRequest::full("ci", lifetime))
         .await
         .unwrap();
     let tokens = Arc::new(AccountTokens::new(&at.core));
     let text = token.api_token.unwrap();
-    tokens.authenticate(text.expose()).await.unwrap();
+    let origin = Origin {
+        address: Some("192.0.2.7".parse().unwrap()),
+        request: None,
+    };
+    tokens.authenticate(text.expose(), origin).await.unwrap();
     let used = async || {
-        let listed = list_tokens(&at.core, ada.account, None, 9, 0)
-            .await
-            .unwrap();
-        listed[0].last_used_at
+        let listed = list_any_tokens(&at.core, ada.account, None, 9, 0).await;
+        let token = listed.unwrap().remove(0);
+        token.last_used_at.zip(token.last_used_from)
     };
     assert_eq!(used().await, None);
     let stop = CancellationToken::new();
@@ -144,5 +148,6 @@ async fn a_last_use_is_written_down_when_the_server_stops(at: &Installation) {
         stop,
     )
     .await;
-    assert!(used().await.is_some());
+    let (_, address) = used().await.unwrap();
+    assert_eq!(address, "192.0.2.7");
 }

@@ -102,7 +102,7 @@ async fn a_pass_says_where_a_key_may_call_and_what_it_may_use(at: &Installation)
     ] {
         let pass = check.authorize(token, place).await.unwrap();
         assert_eq!((pass.key.id, pass.workspace.id), (key.id, workspace));
-        assert_eq!(pass.key.owner, scope.owner);
+        assert_eq!(pass.key.owner, scope.caller.account.cast());
         assert_eq!(pass.key.rates.rpm.unwrap().get(), 7);
         assert_eq!(pass.key.models.as_deref(), Some(&["a".to_owned()][..]));
         assert!(pass.key.cache && pass.workspace.budget.is_none());

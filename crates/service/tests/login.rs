@@ -13,12 +13,13 @@ mod support;
 use estrade_model::account::{LoggedIn, Login};
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
+use estrade_model::token_scope::TokenScope;
 use estrade_service::identity::accounts::EndedTokens;
 use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::identity::login::Logins;
-use estrade_service::identity::tokens::create_any_token;
+use estrade_service::identity::tokens::{TokenRequest, create_any_token};
 use estrade_service::{
-    Caller, Core, Credential, Error, Result, Settings, identity::accounts, identity::tokens,
+    Caller, Core, Credential, Error, Origin, Result, Settings, identity::accounts, identity::tokens,
 };
 use estrade_store::StoreError;
 use estrade_store::tokens::{NewToken, insert_token};
@@ -89,11 +90,11 @@ async fn the_right_password_makes_a_token_that_works(at: &Installation) {
         ("ada@example.com", "ada")
     );
     let caller = AccountTokens::new(&at.core)
-        .authenticate(answer.api_token.expose())
+        .authenticate(answer.api_token.expose(), Origin::default())
         .await
         .unwrap();
     assert_eq!(caller.account, ada.account);
-    let listed = tokens::list_tokens(&at.core, ada.account, None, 10, 0)
+    let listed = tokens::list_any_tokens(&at.core, ada.account, None, 10, 0)
         .await
         .unwrap();
     assert_eq!(listed.len(), 1);
@@ -297,7 +298,10 @@ async fn zero_switches_the_limits_off(at: &Installation) {
 }
 
 async fn is_live(tokens: &AccountTokens, token: &Secret) -> bool {
-    tokens.authenticate(token.expose()).await.is_ok()
+    tokens
+        .authenticate(token.expose(), Origin::default())
+        .await
+        .is_ok()
 }
 
 async fn a_changed_password_ends_sessions_and_by_choice_all_tokens(at: &Installation) {
@@ -306,7 +310,12 @@ async fn a_changed_password_ends_sessions_and_by_choice_all_tokens(at: &Installa
     let email = "ada@example.com".parse().unwrap();
     let tokens = AccountTokens::new(&at.core);
     let make = async |person: &Caller| {
-        let made = create_any_token(&at.core, person.account, "ci", Lifetime(None)).await;
+        let made = create_any_token(
+            &at.core,
+            person.account,
+            TokenRequest::full("ci", Lifetime(None)),
+        )
+        .await;
         made.unwrap().api_token.unwrap()
     };
     let (ci, other) = (make(&ada).await, make(&bob).await);
@@ -349,18 +358,32 @@ async fn a_login_does_not_outrun_a_change_of_the_password(at: &Installation) {
 
 async fn a_revoked_token_makes_no_other_one(at: &Installation) {
     let ada = at.person("ada").await;
-    let made = create_any_token(&at.core, ada.account, "ci", Lifetime(None)).await;
+    let made = create_any_token(
+        &at.core,
+        ada.account,
+        TokenRequest::full("ci", Lifetime(None)),
+    )
+    .await;
     // The caller was authenticated before the token was revoked.
     let caller = Caller {
         credential: Credential::Token(made.unwrap().id),
         ..ada
     };
-    tokens::create_token(&at.core, &caller, "more", Lifetime(None))
-        .await
-        .unwrap();
+    tokens::create_token(
+        &at.core,
+        &caller,
+        TokenRequest::full("more", Lifetime(None)),
+    )
+    .await
+    .unwrap();
     let ended = tokens::revoke_all_tokens(&at.core, Some(caller.account)).await;
     assert_eq!(ended.unwrap(), 2);
-    let late = tokens::create_token(&at.core, &caller, "late", Lifetime(None)).await;
+    let late = tokens::create_token(
+        &at.core,
+        &caller,
+        TokenRequest::full("late", Lifetime(None)),
+    )
+    .await;
     assert!(matches!(late, Err(Error::Unauthenticated)), "{late:?}");
 }
 
@@ -370,12 +393,13 @@ async fn tokens_have_a_quota_and_the_oldest_session_ends(at: &Installation) {
     let core = at.another_core(settings).await;
     let ada = at.person_with("ada", Some(RIGHT)).await;
     let hour = Lifetime(Some(Duration::from_hours(1)));
-    let first = create_any_token(&core, ada.account, "first", hour).await;
+    let first = create_any_token(&core, ada.account, TokenRequest::full("first", hour)).await;
     let caller = Caller {
         credential: Credential::Token(first.unwrap().id),
         ..ada.clone()
     };
-    let create = async || tokens::create_token(&core, &caller, "more", hour).await;
+    let create =
+        async || tokens::create_token(&core, &caller, TokenRequest::full("more", hour)).await;
     create().await.unwrap();
     let refused = create().await;
     assert!(
@@ -391,6 +415,7 @@ async fn tokens_have_a_quota_and_the_oldest_session_ends(at: &Installation) {
         id: format!("{number:024x}").parse().unwrap(),
         account: ada.account,
         name: "login".into(),
+        scope: TokenScope::Full,
         secret_hash: [0; 32],
         created_at: now,
         expires_at: None,
@@ -409,7 +434,7 @@ async fn tokens_have_a_quota_and_the_oldest_session_ends(at: &Installation) {
         .unwrap();
     let logins = Logins::new(&core);
     try_login(&logins, "ada@example.com", RIGHT).await.unwrap();
-    let listed = tokens::list_tokens(&core, ada.account, None, 1000, 0).await;
+    let listed = tokens::list_any_tokens(&core, ada.account, None, 1000, 0).await;
     let listed = listed.unwrap();
     let logins = listed.iter().filter(|token| token.name == "login");
     let ids: Vec<_> = logins.map(|token| token.id.to_string()).collect();

@@ -15,7 +15,7 @@ use estrade_model::time::Lifetime;
 use estrade_service::identity::accounts::{self, EndedTokens};
 use estrade_service::identity::login::Logins;
 use estrade_service::identity::sessions::{Client, NewSession, Sessions, SignIn, SignedIn};
-use estrade_service::identity::tokens;
+use estrade_service::identity::tokens::{self, TokenRequest};
 use estrade_service::{Caller, Core, Error, Result, Settings};
 use estrade_store::StoreError;
 use std::sync::Arc;
@@ -391,7 +391,9 @@ async fn a_session_makes_tokens_only_while_it_lasts(at: &Installation) {
     let sessions = &at.services.sessions;
     let session = sign_in(sessions).await;
     let caller = enter(sessions, &session).await.unwrap().caller;
-    let create = async || tokens::create_token(&at.core, &caller, "ci", Lifetime(None)).await;
+    let create = async || {
+        tokens::create_token(&at.core, &caller, TokenRequest::full("ci", Lifetime(None))).await
+    };
     create().await.unwrap();
     // The request was authenticated before the session was ended.
     sessions.revoke(&caller, session.id).await.unwrap();

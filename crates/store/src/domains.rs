@@ -1,5 +1,6 @@
 //! Custom domains.
 
+use crate::projects::ProjectFilter;
 use crate::{Db, Record, Row, StoreError, Tx, value};
 use estrade_model::domain::{DomainId, HostName};
 use estrade_model::{OwnerId, ProjectId, Timestamp};
@@ -106,50 +107,45 @@ pub async fn insert_domain(
     .map(drop)
 }
 
-/// A page of an owner's domains, newest first; only those of one project when it is named.
+/// A page of the domains of visible projects, newest first.
 pub async fn list_domains(
     db: &Db,
-    owner: OwnerId,
-    project: Option<ProjectId>,
+    visible: ProjectFilter,
     before: Option<DomainId>,
     count: u32,
     skip: u64,
 ) -> Result<Vec<DomainRow>, StoreError> {
-    let query = match project {
-        None => db
-            .read(select_domains!(
-                "WHERE d.owner_id = $1 AND d.id < $2 ORDER BY d.id DESC LIMIT $3 OFFSET $4"
-            ))
-            .bind(owner),
-        Some(project) => db
-            .read(select_domains!(
-                "WHERE d.project_id = $1 AND d.id < $2 ORDER BY d.id DESC LIMIT $3 OFFSET $4"
-            ))
-            .bind(project),
+    let sql = match visible.only() {
+        None => select_domains!(
+            "WHERE d.owner_id = $1 AND d.id < $2 ORDER BY d.id DESC LIMIT $3 OFFSET $4"
+        ),
+        Some(_) => select_domains!(
+            "WHERE d.owner_id = $1 AND d.id < $2 AND d.project_id = $5 ORDER BY d.id DESC LIMIT $3 OFFSET $4"
+        ),
     };
-    query
+    let query = db
+        .read(sql)
+        .bind(visible.owner())
         .bind(value::before(before))
         .bind(count)
-        .bind(i64::try_from(skip).unwrap_or(i64::MAX))
-        .fetch_all()
-        .await
+        .bind(i64::try_from(skip).unwrap_or(i64::MAX));
+    match visible.only() {
+        None => query.fetch_all().await,
+        Some(only) => query.bind(only).fetch_all().await,
+    }
 }
 
-/// How many domains an owner has, or one project of theirs.
-pub async fn count_domains(
-    db: &Db,
-    owner: OwnerId,
-    project: Option<ProjectId>,
-) -> Result<u64, StoreError> {
-    let query = match project {
-        None => db
-            .read("SELECT COUNT(*) FROM domains WHERE owner_id = $1")
-            .bind(owner),
-        Some(project) => db
-            .read("SELECT COUNT(*) FROM domains WHERE project_id = $1")
-            .bind(project),
+/// How many domains visible projects have.
+pub async fn count_domains(db: &Db, visible: ProjectFilter) -> Result<u64, StoreError> {
+    let query = match visible.only() {
+        None => db.read("SELECT COUNT(*) FROM domains WHERE owner_id = $1"),
+        Some(_) => db.read("SELECT COUNT(*) FROM domains WHERE owner_id = $1 AND project_id = $2"),
     };
-    query.fetch_one().await
+    let query = query.bind(visible.owner());
+    match visible.only() {
+        None => query.fetch_one().await,
+        Some(only) => query.bind(only).fetch_one().await,
+    }
 }
 
 /// How many domains a project has, as the transaction sees it.
@@ -176,25 +172,32 @@ pub async fn first_active(db: &Db, project: ProjectId) -> Result<Option<String>,
         .await
 }
 
-/// An owner's domain.
+/// A domain of a project that is visible.
 pub async fn read_domain(
     db: &Db,
-    owner: OwnerId,
+    visible: ProjectFilter,
     id: DomainId,
 ) -> Result<Option<DomainRow>, StoreError> {
-    db.read(select_domains!("WHERE d.id = $1 AND d.owner_id = $2"))
+    let row: Option<DomainRow> = db
+        .read(select_domains!("WHERE d.id = $1"))
         .bind(id)
-        .bind(owner)
         .fetch_optional()
-        .await
+        .await?;
+    Ok(row.filter(|row| visible.includes(row.owner, row.project)))
 }
 
-/// Reads a domain in a transaction, of any owner.
-pub async fn find_domain(tx: &mut Tx, id: DomainId) -> Result<Option<DomainRow>, StoreError> {
-    tx.query(select_domains!("WHERE d.id = $1"))
+/// The same, as the transaction sees it.
+pub async fn find_domain(
+    tx: &mut Tx,
+    visible: ProjectFilter,
+    id: DomainId,
+) -> Result<Option<DomainRow>, StoreError> {
+    let row: Option<DomainRow> = tx
+        .query(select_domains!("WHERE d.id = $1"))
         .bind(id)
         .fetch_optional()
-        .await
+        .await?;
+    Ok(row.filter(|row| visible.includes(row.owner, row.project)))
 }
 
 /// Whether a name is active for any project.

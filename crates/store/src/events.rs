@@ -1,8 +1,9 @@
 //! Events: what happened to projects.
 
+use crate::projects::ProjectFilter;
 use crate::{Db, Record, Row, StoreError, Tx, value};
+use estrade_model::ProjectId;
 use estrade_model::event::{Event, EventId};
-use estrade_model::{OwnerId, ProjectId};
 
 impl Record for Event {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
@@ -59,14 +60,17 @@ pub async fn list_events(
     .await
 }
 
-/// The next events of an owner's project, oldest first, strictly after `after`.
+/// The next events of a project, oldest first, strictly after `after`; none when it is not visible.
 pub async fn events_after(
     db: &Db,
-    owner: OwnerId,
+    visible: ProjectFilter,
     project: ProjectId,
     after: Option<EventId>,
     limit: u32,
 ) -> Result<Vec<Event>, StoreError> {
+    if !visible.includes_own(project) {
+        return Ok(Vec::new());
+    }
     // The empty text sorts before every id.
     let after = after.map_or_else(|| "".into(), value::Value::from);
     db.read(
@@ -75,7 +79,7 @@ pub async fn events_after(
          WHERE e.project_id = $1 AND p.owner_id = $2 AND e.id > $3 ORDER BY e.id LIMIT $4",
     )
     .bind(project)
-    .bind(owner)
+    .bind(visible.owner())
     .bind(after)
     .bind(limit)
     .fetch_all()

@@ -37,6 +37,7 @@ pub mod members;
 mod migrate;
 pub mod networks;
 mod postgres;
+mod project_filter;
 pub mod projects;
 pub mod providers;
 mod prune;

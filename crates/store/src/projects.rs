@@ -1,5 +1,7 @@
 //! Projects.
 
+pub use crate::project_filter::ProjectFilter;
+
 use crate::{Db, Query, Record, Row, StoreError, Tx, disks, value};
 use estrade_model::event::EventId;
 use estrade_model::platform::Platform;
@@ -125,43 +127,62 @@ pub async fn insert_project(tx: &mut Tx, new: &NewProject) -> Result<(), StoreEr
     .map(drop)
 }
 
-/// A page of an owner's projects, newest first, strictly before `before`.
+/// A page of the projects that are visible, newest first, strictly before `before`.
 pub async fn list_projects(
     db: &Db,
-    owner: OwnerId,
+    visible: ProjectFilter,
     before: Option<ProjectId>,
     count: u32,
     skip: u64,
 ) -> Result<Vec<ProjectRow>, StoreError> {
-    db.read(select_projects!(
-        "WHERE p.owner_id = $1 AND p.id < $2 ORDER BY p.id DESC LIMIT $3 OFFSET $4"
-    ))
-    .bind(owner)
-    .bind(value::before(before))
-    .bind(count)
-    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
-    .fetch_all()
-    .await
+    let sql = match visible.only() {
+        None => select_projects!(
+            "WHERE p.owner_id = $1 AND p.id < $2 ORDER BY p.id DESC LIMIT $3 OFFSET $4"
+        ),
+        Some(_) => select_projects!(
+            "WHERE p.owner_id = $1 AND p.id < $2 AND p.id = $5 ORDER BY p.id DESC LIMIT $3 OFFSET $4"
+        ),
+    };
+    let query = db
+        .read(sql)
+        .bind(visible.owner())
+        .bind(value::before(before))
+        .bind(count)
+        .bind(i64::try_from(skip).unwrap_or(i64::MAX));
+    match visible.only() {
+        None => query.fetch_all().await,
+        Some(only) => query.bind(only).fetch_all().await,
+    }
 }
 
-/// An owner's project.
+/// A project among those that are visible.
 pub async fn read_project(
     db: &Db,
-    owner: OwnerId,
+    visible: ProjectFilter,
     key: &ProjectKey,
 ) -> Result<Option<ProjectRow>, StoreError> {
-    by_key(|sql| db.read(sql), owner, key)
+    let row: Option<ProjectRow> = by_key(|sql| db.read(sql), visible.owner(), key)
         .fetch_optional()
-        .await
+        .await?;
+    Ok(row.filter(|row| visible.includes_own(row.id)))
 }
 
-/// An owner's project, as the transaction sees it.
+/// The same, as the transaction sees it.
 pub async fn find_project(
     tx: &mut Tx,
-    owner: OwnerId,
+    visible: ProjectFilter,
     key: &ProjectKey,
 ) -> Result<Option<ProjectRow>, StoreError> {
-    by_key(|sql| tx.query(sql), owner, key)
+    let row: Option<ProjectRow> = by_key(|sql| tx.query(sql), visible.owner(), key)
+        .fetch_optional()
+        .await?;
+    Ok(row.filter(|row| visible.includes_own(row.id)))
+}
+
+/// Whose a project is.
+pub async fn find_owner(tx: &mut Tx, id: ProjectId) -> Result<Option<OwnerId>, StoreError> {
+    tx.query("SELECT owner_id FROM projects WHERE id = $1")
+        .bind(id)
         .fetch_optional()
         .await
 }

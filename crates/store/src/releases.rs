@@ -1,5 +1,6 @@
 //! Releases: what was deployed, and their states. Leases of workers are in [`crate::release_queue`].
 
+use crate::projects::ProjectFilter;
 use crate::{Db, Query, Record, Row, StoreError, Tx};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, ReleaseState, ReleaseType, SourceId};
@@ -261,22 +262,28 @@ pub async fn list_releases(
     .await
 }
 
-/// A release of one of the owner's projects.
+/// A release of a project that is visible.
 pub async fn read_release(
     db: &Db,
-    owner: OwnerId,
+    visible: ProjectFilter,
     id: ReleaseId,
 ) -> Result<Option<ReleaseRow>, StoreError> {
-    one(db.read(ONE), owner, id).fetch_optional().await
+    let row: Option<ReleaseRow> = one(db.read(ONE), visible.owner(), id)
+        .fetch_optional()
+        .await?;
+    Ok(row.filter(|row| visible.includes_own(row.project)))
 }
 
-/// A release of one of the owner's projects, as the transaction sees it.
+/// The same, as the transaction sees it.
 pub async fn find_release(
     tx: &mut Tx,
-    owner: OwnerId,
+    visible: ProjectFilter,
     id: ReleaseId,
 ) -> Result<Option<ReleaseRow>, StoreError> {
-    one(tx.query(ONE), owner, id).fetch_optional().await
+    let row: Option<ReleaseRow> = one(tx.query(ONE), visible.owner(), id)
+        .fetch_optional()
+        .await?;
+    Ok(row.filter(|row| visible.includes_own(row.project)))
 }
 
 const ONE: &str = select_releases!("WHERE r.id = $1 AND p.owner_id = $2");

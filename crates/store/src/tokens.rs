@@ -2,7 +2,9 @@
 
 use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
+use estrade_model::token_scope::TokenScope;
 use estrade_model::{AccountId, Timestamp, TokenId};
+use std::net::IpAddr;
 
 /// A new token, as stored.
 #[derive(Debug, Clone)]
@@ -12,6 +14,8 @@ pub struct NewToken {
     /// Whose token it is.
     pub account: AccountId,
     pub name: String,
+    /// What it is good for; never changes.
+    pub scope: TokenScope,
     /// Hash of the JWT's `jti`.
     pub secret_hash: [u8; 32],
     /// When it was made.
@@ -27,11 +31,14 @@ pub struct NewToken {
 pub struct TokenRow {
     pub id: TokenId,
     pub name: String,
+    pub scope: TokenScope,
     /// When it was made.
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Timestamp>,
+    /// The address that used it then.
+    pub last_address: Option<String>,
 }
 
 impl Record for TokenRow {
@@ -39,9 +46,11 @@ impl Record for TokenRow {
         Ok(Self {
             id: row.take()?,
             name: row.take()?,
+            scope: row.parse()?,
             created_at: row.take()?,
             expires_at: row.take()?,
             last_used_at: row.take()?,
+            last_address: row.take()?,
         })
     }
 }
@@ -51,6 +60,7 @@ impl Record for TokenRow {
 pub struct TokenState {
     /// Hash of the JWT's `jti`.
     pub secret_hash: [u8; 32],
+    pub scope: TokenScope,
     pub expires_at: Option<Timestamp>,
     /// When it was last used, as far as the database knows.
     pub last_used_at: Option<Timestamp>,
@@ -68,6 +78,7 @@ impl Record for TokenState {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             secret_hash: row.take()?,
+            scope: row.parse()?,
             expires_at: row.take()?,
             last_used_at: row.take()?,
             account: row.take()?,
@@ -82,8 +93,8 @@ impl Record for TokenState {
 /// Adds a token.
 pub async fn insert_token(tx: &mut Tx, token: &NewToken) -> Result<(), StoreError> {
     tx.query(
-        "INSERT INTO tokens (id, account_id, name, secret_hash, created_at, expires_at, session)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO tokens (id, account_id, name, secret_hash, created_at, expires_at, session, scope)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(token.id)
     .bind(token.account)
@@ -92,6 +103,7 @@ pub async fn insert_token(tx: &mut Tx, token: &NewToken) -> Result<(), StoreErro
     .bind(token.created_at)
     .bind(token.expires_at)
     .bind(token.session)
+    .bind(token.scope.to_string())
     .execute()
     .await
     .map(drop)
@@ -100,7 +112,7 @@ pub async fn insert_token(tx: &mut Tx, token: &NewToken) -> Result<(), StoreErro
 /// The live state of a token.
 pub async fn token_state(db: &Db, id: TokenId) -> Result<Option<TokenState>, StoreError> {
     db.read(
-        "SELECT t.secret_hash, t.expires_at, t.last_used_at, a.id, a.email, a.fullname, a.admin, a.disabled
+        "SELECT t.secret_hash, t.scope, t.expires_at, t.last_used_at, a.id, a.email, a.fullname, a.admin, a.disabled
          FROM tokens t JOIN accounts a ON a.id = t.account_id WHERE t.id = $1",
     )
     .bind(id)
@@ -117,7 +129,7 @@ pub async fn list_tokens(
     skip: u64,
 ) -> Result<Vec<TokenRow>, StoreError> {
     db.read(
-        "SELECT id, name, created_at, expires_at, last_used_at FROM tokens
+        "SELECT id, name, scope, created_at, expires_at, last_used_at, last_address FROM tokens
          WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
     )
     .bind(account)
@@ -221,14 +233,24 @@ pub async fn list_holders(tx: &mut Tx) -> Result<Vec<AccountId>, StoreError> {
         .await
 }
 
-/// Notes when tokens were last used.
-pub async fn touch_tokens(tx: &mut Tx, used: &[(TokenId, Timestamp)]) -> Result<(), StoreError> {
+/// The last use of a token.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenUse {
+    pub at: Timestamp,
+    pub address: Option<IpAddr>,
+}
+
+/// Notes when and from where tokens were last used.
+pub async fn touch_tokens(tx: &mut Tx, used: &[(TokenId, TokenUse)]) -> Result<(), StoreError> {
     let rows = used
         .iter()
-        .map(|(id, at)| vec![Value::from(*id), Value::from(*at)])
+        .map(|(id, TokenUse { at, address })| {
+            let address = address.map(|address| address.to_string());
+            vec![Value::from(*id), Value::from(*at), Value::from(address)]
+        })
         .collect();
-    tx.execute_many("UPDATE tokens SET last_used_at = $2 WHERE id = $1", rows)
-        .await
+    let sql = "UPDATE tokens SET last_used_at = $2, last_address = $3 WHERE id = $1";
+    tx.execute_many(sql, rows).await
 }
 
 /// Removes up to `most` tokens that ended before a moment; returns how many there were.

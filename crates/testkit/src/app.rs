@@ -20,6 +20,7 @@ use estrade_server::app::{AppState, MetricsAccess};
 use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
 use estrade_service::ai::usage::Ledger;
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, InstallationPaths};
+use estrade_service::identity::tokens::TokenRequest;
 use estrade_service::platform::certificates::AcmeSettings;
 use estrade_service::platform::containers::usage::UsageMeter;
 use estrade_service::{Core, Settings, identity::accounts, identity::tokens};
@@ -419,7 +420,8 @@ impl TestApp {
         let account = accounts::create_account(&self.core, new)
             .await
             .expect("a new account");
-        let token = tokens::create_any_token(&self.core, account, "test", Lifetime(None))
+        let new = TokenRequest::full("test", Lifetime(None));
+        let token = tokens::create_any_token(&self.core, account, new)
             .await
             .expect("a token");
         let token = token.api_token.expect("its text").expose().to_owned();

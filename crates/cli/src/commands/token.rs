@@ -9,6 +9,7 @@ use anyhow::Context;
 use estrade_model::Timestamp;
 use estrade_model::account::Token;
 use estrade_model::names::Label;
+use estrade_service::identity::tokens::TokenRequest;
 use estrade_service::{identity::accounts, identity::tokens};
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ pub async fn run(
             account,
             name,
             expires_in,
+            scope,
         } => {
             let account = accounts::find_account(&core, &parse_email(account)?).await?;
             let name: Label = name
@@ -31,16 +33,23 @@ pub async fn run(
                 .unwrap_or("command line")
                 .parse()
                 .context("--name")?;
-            let made =
-                tokens::create_any_token(&core, account.id, name.as_str(), *expires_in).await?;
+            let new = TokenRequest {
+                name: name.into(),
+                scope: *scope,
+                lifetime: *expires_in,
+            };
+            let made = tokens::create_any_token(&core, account.id, new).await?;
             let token = made.api_token.context("the token was not made")?;
             printer.data(token.expose())?;
         }
         TokenCommand::List { account } => {
             let account = accounts::find_account(&core, &parse_email(account)?).await?;
-            let all = tokens::list_tokens(&core, account.id, None, u32::MAX, 0).await?;
+            let all = tokens::list_any_tokens(&core, account.id, None, u32::MAX, 0).await?;
             let rows: Vec<_> = all.into_iter().map(row).collect();
-            printer.table(["ID", "NAME", "MADE", "ENDS", "LAST USED"], &rows)?;
+            printer.table(
+                ["ID", "NAME", "MADE", "ENDS", "LAST USED", "SCOPE", "FROM"],
+                &rows,
+            )?;
         }
         TokenCommand::Revoke { id: Some(id), .. } => {
             let id = id.parse().with_context(|| format!("`{id}`"))?;
@@ -67,7 +76,7 @@ pub async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(token: Token) -> [String; 5] {
+fn row(token: Token) -> [String; 7] {
     let or = |at: Option<Timestamp>, none: &str| at.map_or(none.to_owned(), |at| at.to_string());
     [
         token.id.to_string(),
@@ -75,5 +84,7 @@ fn row(token: Token) -> [String; 5] {
         token.created_at.to_string(),
         or(token.expires_at, "never"),
         or(token.last_used_at, "never"),
+        token.scope.to_string(),
+        token.last_used_from.unwrap_or_default(),
     ]
 }

@@ -18,9 +18,11 @@ use estrade_model::account::Token;
 use estrade_model::names::Label;
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
+use estrade_model::token_scope::TokenScope;
 use estrade_server::app::AppState;
 use estrade_service::Error;
-use estrade_service::identity::tokens;
+use estrade_service::identity::tokens::{self, TokenRequest};
+use estrade_service::platform::projects;
 use serde::Deserialize;
 
 const TOKENS: &str = "/panel/tokens";
@@ -58,8 +60,7 @@ async fn list_tokens(
 ) -> Result<Response, PanelError> {
     let caller = &visit.scope.caller;
     let count = PAGE_SIZE + 1;
-    let mut found =
-        tokens::list_tokens(&app.core, caller.account, list.before()?, count, 0).await?;
+    let mut found = tokens::list_tokens(&app.core, caller, list.before()?, count, 0).await?;
     let next = split_page(&mut found, |token| token.id);
     let now = app.core.now();
     let item = |token: Token| TokenItem {
@@ -84,10 +85,46 @@ const LIFETIMES: &[(&str, &str)] = &[
     ("never", "No end"),
 ];
 
+/// Projects to choose from, the newest ones.
+const MAX_CHOICES: u32 = 200;
+
+struct ScopeChoice {
+    value: &'static str,
+    label: &'static str,
+    text: &'static str,
+}
+
+const SCOPES: &[ScopeChoice] = &[
+    ScopeChoice {
+        value: "full",
+        label: "Everything",
+        text: "All that you may do, on both APIs.",
+    },
+    ScopeChoice {
+        value: "read",
+        label: "Read",
+        text: "Looks, but changes nothing. Values of variables are masked; no sources, no shell.",
+    },
+    ScopeChoice {
+        value: "project",
+        label: "One project",
+        text: "Everything with one project, and nothing else.",
+    },
+    ScopeChoice {
+        value: "ai",
+        label: "AI",
+        text: "Keys, workspaces, usage and calls.",
+    },
+];
+
 #[derive(Deserialize)]
 struct NewTokenForm {
     name: String,
     lifetime: String,
+    scope: String,
+    /// The project of the scope `project`.
+    #[serde(default)]
+    project: String,
 }
 
 #[derive(Template)]
@@ -97,15 +134,29 @@ struct NewTokenPage {
     problem: String,
     form: NewTokenForm,
     lifetimes: &'static [(&'static str, &'static str)],
+    scopes: &'static [ScopeChoice],
+    /// Ids and names.
+    projects: Vec<(String, String)>,
 }
 
-fn new_token_page(visit: &Visit, form: NewTokenForm, problem: String) -> NewTokenPage {
-    NewTokenPage {
+async fn new_token_page(
+    app: &AppState,
+    visit: &Visit,
+    form: NewTokenForm,
+    problem: String,
+) -> Result<NewTokenPage, PanelError> {
+    let found = projects::list_projects(&app.core, &visit.scope, None, MAX_CHOICES, 0).await?;
+    let named = found
+        .into_iter()
+        .map(|project| (project.id.to_string(), project.project_id));
+    Ok(NewTokenPage {
         layout: visit.layout("New token", Section::Tokens),
         problem,
         form,
         lifetimes: LIFETIMES,
-    }
+        scopes: SCOPES,
+        projects: named.collect(),
+    })
 }
 
 async fn show_new(State(app): State<AppState>, visit: Visit) -> Result<Response, PanelError> {
@@ -113,15 +164,29 @@ async fn show_new(State(app): State<AppState>, visit: Visit) -> Result<Response,
     let form = NewTokenForm {
         name: String::new(),
         lifetime: "90d".to_owned(),
+        scope: "full".to_owned(),
+        project: String::new(),
     };
-    render(&new_token_page(&visit, form, String::new()))
+    render(&new_token_page(&app, &visit, form, String::new()).await?)
 }
 
-/// What the form asks for: a name and a lifetime.
-fn read_form(form: &NewTokenForm) -> Result<(Label, Lifetime), Error> {
+/// What the form asks for.
+fn read_form(form: &NewTokenForm) -> Result<TokenRequest, Error> {
     let name = form.name.trim().parse::<Label>();
     let name = name.map_err(|invalid| Error::invalid(format!("name: {}", invalid.0)))?;
-    Ok((name, form.lifetime.parse()?))
+    let scope: TokenScope = match form.scope.as_str() {
+        "project" => match form.project.parse() {
+            Ok(project) => TokenScope::Project(project),
+            Err(_) => return Err(Error::invalid("project: choose the one that it is for")),
+        },
+        other => other.parse()?,
+    };
+    let lifetime: Lifetime = form.lifetime.parse()?;
+    Ok(TokenRequest {
+        name: name.into(),
+        scope,
+        lifetime,
+    })
 }
 
 #[derive(Template)]
@@ -141,16 +206,14 @@ async fn create_token(
     visit.require_recent(&app)?;
     let caller = &visit.scope.caller;
     let made = match read_form(&form) {
-        Ok((name, lifetime)) => {
-            tokens::create_token(&app.core, caller, name.as_str(), lifetime).await
-        }
+        Ok(new) => tokens::create_token(&app.core, caller, new).await,
         Err(error) => Err(error),
     };
     let made = match made {
         Ok(made) => made,
         Err(error) => {
             let problem = PanelError::from(error).correctable()?;
-            let page = new_token_page(&visit, form, problem);
+            let page = new_token_page(&app, &visit, form, problem).await?;
             return render_with(StatusCode::BAD_REQUEST, &page);
         }
     };

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use estrade_gateway::auth::AuthorizedKey;
 use estrade_service::Error;
 use estrade_service::ai::key_check::Refusal;
+use estrade_service::identity::access::Operation;
 
 pub use estrade_gateway::ListedModel;
 
@@ -91,7 +92,8 @@ async fn reader(app: &AppState, parts: &mut Parts) -> Result<Reader, KeysError> 
         Ok(key) => Ok(Reader::Key(key.authorized())),
         // Not a key: then it has to be an account's token.
         Err(Refusal::Unknown) => {
-            auth::authenticate(app, parts).await?;
+            let caller = auth::authenticate(app, parts).await?;
+            caller.require(Operation::ReadAi)?;
             Ok(Reader::Account)
         }
         Err(refusal) => Ok(Reader::Refused(refuse(refusal))),

@@ -18,13 +18,17 @@ use estrade_model::TokenId;
 use estrade_model::account::{CreateToken, CreatedToken, LoggedIn, Login, LoginCheck, Me, Token};
 use estrade_model::id::kind;
 use estrade_model::time::Lifetime;
+use estrade_service::identity::tokens::TokenRequest;
 use estrade_service::{identity::accounts, identity::tokens};
 use std::time::Duration;
 
 /// Who am I?
 #[utoipa::path(get, path = "/v1/me", tag = "account", responses((status = 200, body = Me)))]
-pub async fn read_me(State(app): State<AppState>, Auth(caller): Auth<PlatformError>) -> Json<Me> {
-    Json(accounts::read_me(&app.core, &caller))
+pub async fn read_me(
+    State(app): State<AppState>,
+    Auth(caller): Auth<PlatformError>,
+) -> Result<Json<Me>, PlatformError> {
+    Ok(Json(accounts::read_me(&app.core, &caller)?))
 }
 
 /// A login is not authenticated yet, and any client can send any number of them: the body is bounded to
@@ -106,10 +110,14 @@ pub struct TokenQuery {
 
 /// Create a token
 ///
-/// The answer is the only place where the token is shown.
+/// The answer is the only place where the token is shown. `scope` limits what it is good for: `full` is everything that
+/// the account may do; `read` is what a viewer of a team may read, so no values of environment variables, no sources
+/// and no shell; `project:` and an `_id` is everything with that project and nothing else; `ai` is the AI API without
+/// the administration of providers. Only a token of the scope `full` creates tokens, or revokes others than itself.
 #[utoipa::path(post, path = "/v1/api-token", tag = "account", params(TokenQuery), request_body = Option<CreateToken>, responses(
     (status = 201, body = CreatedToken),
-    (status = 403, description = "The account has as many tokens as it may have"),
+    (status = 400, description = "`project_unknown`: the account sees no project of the `_id` in `scope`"),
+    (status = 403, description = "The account has as many tokens as it may have, or the token of this request is not `full`"),
 ))]
 pub async fn create_token(
     State(app): State<AppState>,
@@ -117,8 +125,12 @@ pub async fn create_token(
     Queries(query): Queries<TokenQuery, PlatformError>,
     OptionalBody(new): OptionalBody<CreateToken, PlatformError>,
 ) -> Result<Response, PlatformError> {
-    let name = new.name.map_or_else(|| "token".to_owned(), String::from);
-    let mut made = tokens::create_token(&app.core, &caller, &name, query.expires_in.into()).await?;
+    let new = TokenRequest {
+        name: new.name.map_or_else(|| "token".to_owned(), String::from),
+        scope: new.scope.unwrap_or_default(),
+        lifetime: query.expires_in.into(),
+    };
+    let mut made = tokens::create_token(&app.core, &caller, new).await?;
     let answer = (StatusCode::CREATED, Json(&made)).into_response();
     made.api_token = None;
     Ok(Redacted::attach(answer, &made))
@@ -138,10 +150,10 @@ pub async fn list_tokens(
     paging: Paging<PlatformError>,
 ) -> Result<Response, PlatformError> {
     let fetch = move |window: Window<kind::Token>| {
-        let app = AppState::clone(&app);
+        let (app, caller) = (AppState::clone(&app), caller.clone());
         async move {
             let (before, count, skip) = (window.before, window.count, window.skip);
-            tokens::list_tokens(&app.core, caller.account, before, count, skip).await
+            tokens::list_tokens(&app.core, &caller, before, count, skip).await
         }
     };
     let frame = Frame::new(r#"{"tokens":["#, "]}");
@@ -150,7 +162,7 @@ pub async fn list_tokens(
 
 /// Revoke a token
 ///
-/// It stops working with the next request.
+/// It stops working with the next request. A token that is not `full` can only revoke itself.
 #[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "account", params(("id" = TokenId, Path)), responses((status = 204), (status = 404)))]
 pub async fn delete_token(
     State(app): State<AppState>,

@@ -4,6 +4,7 @@ use crate::auth::Scoped;
 use crate::error::PlatformError;
 use axum::Json;
 use estrade_service::Error;
+use estrade_service::identity::access::Operation;
 
 /// `GET /v1/databases`.
 #[derive(serde::Serialize, utoipa::ToSchema)]
@@ -17,8 +18,11 @@ pub struct DatabaseList {
 ///
 /// Always none: databases are not offered.
 #[utoipa::path(get, path = "/v1/databases", tag = "databases", responses((status = 200, body = DatabaseList)))]
-pub async fn list_databases(Scoped(_scope): Scoped<PlatformError>) -> Json<DatabaseList> {
-    Json(DatabaseList { databases: [] })
+pub async fn list_databases(
+    Scoped(scope): Scoped<PlatformError>,
+) -> Result<Json<DatabaseList>, PlatformError> {
+    scope.read(Operation::ReadPlatform)?;
+    Ok(Json(DatabaseList { databases: [] }))
 }
 
 /// Create a database
@@ -27,7 +31,8 @@ pub async fn list_databases(Scoped(_scope): Scoped<PlatformError>) -> Json<Datab
 #[utoipa::path(post, path = "/v1/databases", tag = "databases", responses(
     (status = 400, description = "Databases are not offered"),
 ))]
-pub async fn create_database(Scoped(_scope): Scoped<PlatformError>) -> Result<(), PlatformError> {
+pub async fn create_database(Scoped(scope): Scoped<PlatformError>) -> Result<(), PlatformError> {
+    scope.read(Operation::WritePlatform)?;
     Err(Error::Invalid {
         code: "not_offered",
         message: "databases are not offered here; run one as a project of the platform docker with a disk, \

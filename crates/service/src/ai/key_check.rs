@@ -3,6 +3,7 @@
 //! Warm, a check is one hash, two look-ups and a few comparisons: no database, no lock, no await.
 
 use crate::ai::workspace_lists::{WorkspaceList, WorkspaceLists};
+use crate::identity::access::Operation;
 use crate::identity::credentials::{Touches, Verifier};
 use crate::keyring::{Audience, Proof, SecretMark};
 use crate::state_cache::StateCache;
@@ -244,7 +245,7 @@ pub struct KeyCheck {
     states: Arc<StateCache<KeyId, CachedKey>>,
     lists: WorkspaceLists,
     workspaces: Arc<StateCache<WorkspaceId, AuthorizedWorkspace>>,
-    touches: Touches<KeyId>,
+    touches: Touches<KeyId, Timestamp>,
 }
 
 impl KeyCheck {
@@ -336,9 +337,9 @@ impl KeyCheck {
         id: KeyId,
         workspace: WorkspaceId,
     ) -> Result<std::result::Result<AuthContext, AuthError>> {
-        scope.require_to_read(Role::Developer)?;
+        let owner = scope.read_as(Operation::WriteAi, Role::Developer)?;
         let cached = self.state(id).await?;
-        let cached = cached.filter(|key| key.workspaces.owner == scope.owner);
+        let cached = cached.filter(|key| key.workspaces.owner == owner);
         let cached = cached.ok_or(Error::NotFound("the key"))?;
         let now = self.core.now();
         let workspace = workspace.to_string();
@@ -353,7 +354,7 @@ impl KeyCheck {
         let Some(workspace) = selected else {
             return Ok(Err(Refusal::WrongWorkspace.into()));
         };
-        self.touches.note(id, &cached.touched, now);
+        self.touches.note(id, now, &cached.touched, now);
         let key = CheckedKey { id, cached }.authorized();
         Ok(Ok(AuthContext { key, workspace }))
     }
@@ -399,7 +400,7 @@ impl KeyCheck {
             Err(refusal)
         } else {
             let id = proof.id;
-            self.touches.note(id, &cached.touched, now);
+            self.touches.note(id, now, &cached.touched, now);
             Ok(CheckedKey { id, cached })
         }
     }
@@ -424,6 +425,7 @@ impl KeyCheck {
 
     /// Checks a key for its owner; keys of others are reported as unknown.
     pub async fn verify_key(&self, scope: &Scope, request: VerifyKey) -> Result<Verified> {
+        let owner = scope.read(Operation::ReadAi)?;
         let unknown = Verified {
             code: Some(Refusal::Unknown.code()),
             ..Verified::default()
@@ -431,7 +433,7 @@ impl KeyCheck {
         let Some((checked, proof)) = self.look_up(request.key.expose()).await? else {
             return Ok(unknown);
         };
-        let Some(row) = keys::read_key(&self.core.db, scope.owner, proof.id).await? else {
+        let Some(row) = keys::read_key(&self.core.db, owner, proof.id).await? else {
             return Ok(unknown);
         };
         let refusal = checked.refusal(&proof, request.workspace.as_deref(), self.core.now());

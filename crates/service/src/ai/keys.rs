@@ -2,6 +2,7 @@
 
 use crate::ai::workspaces::Resolver;
 use crate::audit::Note;
+use crate::identity::access::Operation;
 use crate::keyring::Audience;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::audit::Action;
@@ -23,8 +24,8 @@ fn name_taken() -> Error {
 
 /// Creates a key; its JWT is in the response and not stored.
 pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Key> {
-    let permission = scope.require(Role::Developer)?;
-    let (now, owner) = (core.now(), scope.owner);
+    let permission = scope.require(Operation::WriteAi, Role::Developer)?;
+    let (now, owner) = (core.now(), permission.owner());
     let limits = new.limits(KeyLimits::default());
     if limits.expires_at.is_some_and(|at| at <= now) {
         return Err(Error::invalid("expiresAt: must be in the future"));
@@ -94,7 +95,14 @@ pub async fn list_keys(
     count: u32,
     skip: u64,
 ) -> Result<Vec<Key>> {
-    Ok(keys::list_keys(&core.db, scope.owner, before, count, skip).await?)
+    Ok(keys::list_keys(
+        &core.db,
+        scope.read(Operation::ReadAi)?,
+        before,
+        count,
+        skip,
+    )
+    .await?)
 }
 
 /// A page of the keys of one of the owner's workspaces, newest first.
@@ -105,7 +113,7 @@ pub async fn list_keys_of_workspace(
     before: Option<KeyId>,
     count: u32,
 ) -> Result<Vec<Key>> {
-    let (db, owner) = (&core.db, scope.owner);
+    let (db, owner) = (&core.db, scope.read(Operation::ReadAi)?);
     Ok(keys::list_keys_of_workspace(db, owner, workspace, before, count).await?)
 }
 
@@ -115,14 +123,13 @@ pub async fn key_names(
     scope: &Scope,
     ids: &[KeyId],
 ) -> Result<HashMap<KeyId, String>> {
-    Ok(keys::key_names(&core.db, scope.owner, ids).await?)
+    Ok(keys::key_names(&core.db, scope.read(Operation::ReadAi)?, ids).await?)
 }
 
 /// One key and its row version.
 pub async fn read_key(core: &Core, scope: &Scope, id: KeyId) -> Result<(Key, i64)> {
-    let row = keys::read_key(&core.db, scope.owner, id)
-        .await?
-        .ok_or(KEY)?;
+    let owner = scope.read(Operation::ReadAi)?;
+    let row = keys::read_key(&core.db, owner, id).await?.ok_or(KEY)?;
     Ok((row.key, row.version))
 }
 
@@ -134,8 +141,8 @@ pub async fn update_key(
     update: UpdateKey,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    let permission = scope.require(Role::Developer)?;
-    let (now, owner) = (core.now(), scope.owner);
+    let permission = scope.require(Operation::WriteAi, Role::Developer)?;
+    let (now, owner) = (core.now(), permission.owner());
     let resolver = Resolver::new(core, scope, update.workspaces.as_ref())?;
     let note = Note::new(core, scope, Action::UpdateKey, id)?;
     let job = Arc::new((update, resolver, if_match, note));
@@ -244,8 +251,8 @@ pub async fn delete_key(
     id: KeyId,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    let permission = scope.require(Role::Developer)?;
-    let (now, owner) = (core.now(), scope.owner);
+    let permission = scope.require(Operation::WriteAi, Role::Developer)?;
+    let (now, owner) = (core.now(), permission.owner());
     let note = Note::new(core, scope, Action::DeleteKey, id)?;
     let job = Arc::new((if_match, note));
     permission
@@ -267,8 +274,8 @@ pub async fn delete_key(
 ///
 /// So a rotation without grace ends every secret that was ever given out.
 pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> Result<RotatedKey> {
-    let permission = scope.require(Role::Developer)?;
-    let (now, owner) = (core.now(), scope.owner);
+    let permission = scope.require(Operation::WriteAi, Role::Developer)?;
+    let (now, owner) = (core.now(), permission.owner());
     let (before, _) = read_key(core, scope, id).await?;
     let expires_at = before.limits.expires_at;
     let signed = core

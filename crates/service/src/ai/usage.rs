@@ -1,6 +1,7 @@
 //! Reads of the usage ledger: sums over time, and single calls.
 
 use crate::ai::workspaces::read_workspace;
+use crate::identity::access::Operation;
 use crate::{Core, Error, Result, Scope};
 use estrade_ledger::LedgerContext;
 use estrade_model::amount::Amount;
@@ -47,11 +48,12 @@ pub async fn activity(
     span: Span,
     key: Option<KeyId>,
 ) -> Result<Vec<Activity>> {
+    let owner = scope.read(Operation::ReadAi)?;
     read_workspace(core, scope, workspace).await?;
     flush_recent(ledger).await;
     let since = span.first(core.now());
     let db = &core.db;
-    let rows = usage::usage_since(db, scope.owner, workspace, key, since).await?;
+    let rows = usage::usage_since(db, owner, workspace, key, since).await?;
     let mut sums: BTreeMap<(Timestamp, String), ModelActivity> = BTreeMap::new();
     for row in rows {
         let sum = sums
@@ -88,7 +90,7 @@ pub async fn owner_usage(
     filter: UsageFilter<'_>,
 ) -> Result<Vec<OwnerUsage>> {
     flush_recent(ledger).await;
-    Ok(usage::owner_usage(&core.db, scope.owner, filter).await?)
+    Ok(usage::owner_usage(&core.db, scope.read(Operation::ReadAi)?, filter).await?)
 }
 
 /// The keys that cost an owner most.
@@ -98,7 +100,7 @@ pub async fn usage_by_key(
     filter: UsageFilter<'_>,
     count: u32,
 ) -> Result<Vec<KeyUsage>> {
-    Ok(usage::usage_by_key(&core.db, scope.owner, filter, count).await?)
+    Ok(usage::usage_by_key(&core.db, scope.read(Operation::ReadAi)?, filter, count).await?)
 }
 
 /// What ended calls have spent of the budgets of keys or workspaces in their present periods, in the same order. Whose
@@ -133,6 +135,7 @@ pub async fn list_calls(
     count: u32,
     skip: u64,
 ) -> Result<CallLog> {
+    let owner = scope.read(Operation::ReadAi)?;
     if filter.before.is_some() && skip > 0 {
         return Err(Error::invalid(
             "page: not together with before, which says where the page begins",
@@ -146,7 +149,7 @@ pub async fn list_calls(
         skip,
         within: MAX_SCANNED_CALLS,
     };
-    let found = calls::list_calls(db, scope.owner, workspace, filter, page).await?;
+    let found = calls::list_calls(db, owner, workspace, filter, page).await?;
     if let (true, true, Some((id, _))) = (skip > 0, found.calls.is_empty(), found.stopped_at) {
         return Err(Error::Invalid {
             code: "page_out_of_reach",
@@ -173,8 +176,9 @@ pub async fn read_call(
     workspace: WorkspaceId,
     id: CallId,
 ) -> Result<LoggedCall> {
+    let owner = scope.read(Operation::ReadAi)?;
     flush_recent(ledger).await;
-    let found = calls::read_call(&core.db, scope.owner, workspace, id).await?;
+    let found = calls::read_call(&core.db, owner, workspace, id).await?;
     found.ok_or(Error::NotFound("the call"))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::UnknownWorkspace;
 use crate::audit::Note;
+use crate::identity::access::Operation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::audit::Action;
 use estrade_model::key::WorkspaceSet;
@@ -25,7 +26,8 @@ pub async fn list_workspaces(
     count: u32,
     skip: u64,
 ) -> Result<Vec<Workspace>> {
-    let rows = workspaces::list_workspaces(&core.db, scope.owner, before, count, skip).await?;
+    let owner = scope.read(Operation::ReadAi)?;
+    let rows = workspaces::list_workspaces(&core.db, owner, before, count, skip).await?;
     Ok(rows.into_iter().map(|row| row.detail.workspace).collect())
 }
 
@@ -36,7 +38,7 @@ pub async fn list_overviews(
     before: Option<WorkspaceId>,
     count: u32,
 ) -> Result<Vec<WorkspaceOverview>> {
-    Ok(workspaces::list_overviews(&core.db, scope.owner, before, count).await?)
+    Ok(workspaces::list_overviews(&core.db, scope.read(Operation::ReadAi)?, before, count).await?)
 }
 
 /// One workspace and its row version.
@@ -45,7 +47,8 @@ pub async fn read_workspace(
     scope: &Scope,
     id: WorkspaceId,
 ) -> Result<(WorkspaceDetail, i64)> {
-    let row = workspaces::read_workspace(&core.db, scope.owner, id).await?;
+    let owner = scope.read(Operation::ReadAi)?;
+    let row = workspaces::read_workspace(&core.db, owner, id).await?;
     row.map(|row| (row.detail, row.version))
         .ok_or(Error::NotFound("the workspace"))
 }
@@ -56,7 +59,7 @@ pub async fn create_workspace(
     scope: &Scope,
     name: WorkspaceName,
 ) -> Result<WorkspaceRef> {
-    let permission = scope.require(Role::Developer)?;
+    let permission = scope.require(Operation::WriteAi, Role::Developer)?;
     let (now, most) = (core.now(), core.settings.quotas.workspaces);
     let workspace = WorkspaceRef {
         id: core.new_id()?,
@@ -79,8 +82,8 @@ pub async fn delete_workspace(
     id: WorkspaceId,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    let permission = scope.require(Role::Admin)?;
-    let (owner, now) = (scope.owner, core.now());
+    let permission = scope.require(Operation::WriteAi, Role::Admin)?;
+    let (owner, now) = (permission.owner(), core.now());
     let note = Note::new(core, scope, Action::DeleteWorkspace, id)?;
     let job = Arc::new((if_match, note));
     permission
@@ -124,8 +127,8 @@ pub async fn update_workspace(
     update: UpdateWorkspace,
     if_match: Option<Vec<i64>>,
 ) -> Result<WorkspaceDetail> {
-    let permission = scope.require(Role::Developer)?;
-    let (owner, now) = (scope.owner, core.now());
+    let permission = scope.require(Operation::WriteAi, Role::Developer)?;
+    let (owner, now) = (permission.owner(), core.now());
     let note = Note::new(core, scope, Action::UpdateWorkspace, id)?;
     let job = Arc::new((update, if_match, note));
     permission
@@ -190,7 +193,7 @@ async fn insert(
     most: u64,
     now: Timestamp,
 ) -> Result<()> {
-    let owner = scope.owner;
+    let owner = scope.read(Operation::WriteAi)?;
     if !workspaces::insert_workspace(tx, owner, workspace, now).await? {
         return Err(name_taken(&workspace.name));
     }
@@ -233,9 +236,10 @@ impl Resolver {
         tx: &mut Tx,
         names: &WorkspaceSet,
     ) -> Result<Vec<WorkspaceRef>> {
+        let owner = self.scope.read(Operation::WriteAi)?;
         let mut found = Vec::with_capacity(names.names().len());
         for (name, spare) in names.names().iter().zip(&self.spare) {
-            let known = workspaces::workspace_by_name(tx, self.scope.owner, name.as_str()).await?;
+            let known = workspaces::workspace_by_name(tx, owner, name.as_str()).await?;
             found.push(match (known, self.unknown) {
                 (Some(workspace), _) => workspace,
                 (None, UnknownWorkspace::Create) => {

@@ -3,14 +3,20 @@
 //! A request is made by a [`Caller`] in a [`Scope`]: the things of one owner, with a role. Every
 //! query takes the scope's owner, so resources of other owners are not found (404).
 //!
+//! What a token is good for ([`TokenScope`]) is decided here as well, per operation: a scope gives its owner away
+//! only to an operation that says what it does ([`Operation`]), and its projects only as a [`ProjectFilter`], which
+//! holds no more than the one project of a token that is limited to it.
+//!
 //! A scope is read before the transaction that writes, and a member may be demoted or removed in
 //! between. So what a role is required for is written by [`Permission::transact`], which reads the
 //! role again inside of the transaction. A permission that is not used is a warning.
 
 use crate::{Core, Error, Result};
 use estrade_model::team::Role;
-use estrade_model::{AccountId, OwnerId, SessionId, TeamId, TokenId};
-use estrade_store::{Job, Tx, accounts, members};
+use estrade_model::token_scope::{ScopeKind, TokenScope};
+use estrade_model::{AccountId, OwnerId, ProjectId, SessionId, TeamId, TokenId};
+use estrade_store::projects::ProjectFilter;
+use estrade_store::{Job, Tx, accounts, members, projects};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -63,6 +69,8 @@ pub struct Caller {
     pub fullname: String,
     /// Whether it may use the admin API.
     pub admin: bool,
+    /// What its credential is good for.
+    pub grant: TokenScope,
     /// Where the request came from.
     pub origin: Origin,
 }
@@ -74,7 +82,86 @@ pub struct Origin {
     pub request: Option<Arc<str>>,
 }
 
+/// What an operation does with the things of an account or a team, projects aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads who the caller is.
+    ReadAccount,
+    /// Changes how the caller signs in.
+    WriteAccount,
+    ReadTokens,
+    WriteTokens,
+    ReadTeams,
+    /// Teams, members, invitations.
+    WriteTeams,
+    /// Networks, databases, whether a name is free: what belongs to no single project.
+    ReadPlatform,
+    /// The same, and new projects.
+    WritePlatform,
+    /// Keys, workspaces, usage, calls, models.
+    ReadAi,
+    WriteAi,
+    ReadAudit,
+    /// What only administrators do.
+    Administer,
+}
+
+impl Operation {
+    /// The scopes whose tokens may do it.
+    fn granted_by(self) -> &'static [ScopeKind] {
+        use ScopeKind::{Ai, Full, Project, Read};
+        match self {
+            Self::ReadAccount => &[Full, Read, Project, Ai],
+            Self::ReadTokens | Self::ReadTeams | Self::ReadPlatform => &[Full, Read],
+            Self::ReadAi => &[Full, Read, Ai],
+            Self::WriteAi => &[Full, Ai],
+            Self::WriteAccount
+            | Self::WriteTokens
+            | Self::WriteTeams
+            | Self::WritePlatform
+            | Self::ReadAudit
+            | Self::Administer => &[Full],
+        }
+    }
+}
+
+/// What an operation does with projects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProjectOperation {
+    /// Reads what a viewer may read.
+    Read,
+    Write,
+    /// Reads values of environment variables, or sources, which may hold such values.
+    ReadSecrets,
+    OpenShell,
+}
+
+impl ProjectOperation {
+    /// The scopes whose tokens may do it.
+    fn granted_by(self) -> &'static [ScopeKind] {
+        use ScopeKind::{Full, Project, Read};
+        match self {
+            Self::Read => &[Full, Read, Project],
+            Self::Write | Self::ReadSecrets | Self::OpenShell => &[Full, Project],
+        }
+    }
+}
+
+/// Refuses (403) a token whose scope is not among those.
+fn require_grant(grant: TokenScope, needed: &'static [ScopeKind]) -> Result<()> {
+    if needed.contains(&grant.kind()) {
+        return Ok(());
+    }
+    Err(Error::InsufficientScope { grant, needed })
+}
+
 impl Caller {
+    /// The account, for an operation that the caller's credential is good for; else 403.
+    pub fn require(&self, operation: Operation) -> Result<AccountId> {
+        require_grant(self.grant, operation.granted_by())?;
+        Ok(self.account)
+    }
+
     /// Refuses (403) callers that may not use the admin API; writes go through the permission.
     pub fn require_admin(&self) -> Result<AdminPermission> {
         self.require_admin_to_read()?;
@@ -85,6 +172,7 @@ impl Caller {
 
     /// Refuses (403) callers that may not use the admin API, for reads.
     pub fn require_admin_to_read(&self) -> Result<()> {
+        self.require(Operation::Administer)?;
         if self.admin {
             return Ok(());
         }
@@ -100,27 +188,111 @@ fn not_an_admin() -> Error {
 #[derive(Debug, Clone)]
 pub struct Scope {
     pub caller: Caller,
-    /// Whose things: the caller's own, or a team's.
-    pub owner: OwnerId,
-    /// What the caller may do.
+    /// Whose things: the caller's own, or a team's. Private: whoever needs it says what for.
+    owner: OwnerId,
+    /// What the caller may do; no more than a viewer with a token that only reads.
     pub role: Role,
 }
 
 impl Scope {
-    /// Refuses (403) when the caller's role is below `role`; what it returns writes.
-    pub fn require(&self, role: Role) -> Result<Permission> {
-        self.require_to_read(role)?;
-        Ok(Permission {
-            account: self.caller.account,
-            owner: self.owner,
-            role,
-            outsider: not_a_member,
-        })
+    /// What the caller has to themselves.
+    pub fn own(caller: Caller) -> Self {
+        let owner = caller.account.cast();
+        Self::new(caller, owner, Role::Owner)
     }
 
-    /// Refuses (403) when the caller's role is below `role`, for what writes nothing.
+    fn new(caller: Caller, owner: OwnerId, role: Role) -> Self {
+        let role = match caller.grant {
+            TokenScope::Read => Role::Viewer,
+            TokenScope::Full | TokenScope::Project(_) | TokenScope::Ai => role,
+        };
+        Self {
+            caller,
+            owner,
+            role,
+        }
+    }
+
+    /// The team whose things it is about.
+    pub fn team(&self) -> Option<TeamId> {
+        (self.owner != self.caller.account.cast()).then(|| self.owner.cast())
+    }
+
+    /// Refuses (403) when the credential is not good for this or the caller's role is below `role`; what it
+    /// returns writes.
+    pub fn require(&self, operation: Operation, role: Role) -> Result<Permission> {
+        self.read_as(operation, role)?;
+        Ok(self.permission(role))
+    }
+
+    /// Refuses (403) when the caller's role is below `role`. It gives nothing away, and so is no more than a look
+    /// ahead: for a page with the form of an operation that asks for itself.
     pub fn require_to_read(&self, role: Role) -> Result<()> {
         require_role(self.role, role)
+    }
+
+    /// Like [`Self::require`], for what writes nothing: whose things it is about.
+    pub fn read_as(&self, operation: Operation, role: Role) -> Result<OwnerId> {
+        let owner = self.read(operation)?;
+        require_role(self.role, role)?;
+        Ok(owner)
+    }
+
+    /// Whose things it is about, for what every member may read.
+    pub fn read(&self, operation: Operation) -> Result<OwnerId> {
+        self.caller.require(operation)?;
+        Ok(self.owner)
+    }
+
+    /// Like [`Self::require`], for projects: [`Permission::projects`] are those that it is about.
+    pub fn require_in_projects(
+        &self,
+        operation: ProjectOperation,
+        role: Role,
+    ) -> Result<Permission> {
+        self.read_projects_as(operation, role)?;
+        Ok(self.permission(role))
+    }
+
+    /// Like [`Self::read_as`], for projects.
+    pub fn read_projects_as(
+        &self,
+        operation: ProjectOperation,
+        role: Role,
+    ) -> Result<ProjectFilter> {
+        let visible = self.projects(operation)?;
+        require_role(self.role, role)?;
+        Ok(visible)
+    }
+
+    /// Like [`Self::read`], for projects.
+    pub fn projects(&self, operation: ProjectOperation) -> Result<ProjectFilter> {
+        require_grant(self.caller.grant, operation.granted_by())?;
+        Ok(self.visible())
+    }
+
+    /// Whether values that are masked for viewers may be shown.
+    pub fn may_read_secrets(&self) -> bool {
+        let allowed = self.read_projects_as(ProjectOperation::ReadSecrets, Role::Developer);
+        allowed.is_ok()
+    }
+
+    /// Who will read the audit log's entry about an operation that is allowed already.
+    pub(crate) fn audited_owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    fn visible(&self) -> ProjectFilter {
+        ProjectFilter::new(self.owner, self.caller.grant.project())
+    }
+
+    fn permission(&self, role: Role) -> Permission {
+        Permission {
+            account: self.caller.account,
+            visible: self.visible(),
+            role,
+            outsider: not_a_member,
+        }
     }
 }
 
@@ -141,10 +313,10 @@ fn not_a_member() -> Error {
 
 /// A role that the caller had a moment ago, to be confirmed by the transaction that depends on it.
 #[derive(Debug, Clone, Copy)]
-#[must_use = "write with Permission::transact, or ask with require_to_read"]
+#[must_use = "write with Permission::transact, or ask with read_as"]
 pub struct Permission {
     account: AccountId,
-    owner: OwnerId,
+    visible: ProjectFilter,
     role: Role,
     /// The error for a caller that is not a member of the team.
     outsider: fn() -> Error,
@@ -153,7 +325,12 @@ pub struct Permission {
 impl Permission {
     /// Whose things it is about.
     pub(crate) fn owner(&self) -> OwnerId {
-        self.owner
+        self.visible.owner()
+    }
+
+    /// The projects that it is about.
+    pub(crate) fn projects(&self) -> ProjectFilter {
+        self.visible
     }
 
     /// Runs `job` in a write transaction in which the caller still has the role that was required.
@@ -163,7 +340,7 @@ impl Permission {
         T: Send + 'static,
     {
         // An account always has access to its own resources.
-        if self.owner == self.account.cast() {
+        if self.owner() == self.account.cast() {
             return core.db.transact(job).await;
         }
         let job = Arc::new(job);
@@ -180,7 +357,7 @@ impl Permission {
 
     /// The caller's role in the team as of this transaction. It stays what it is until the commit.
     pub(crate) async fn current_role(&self, tx: &mut Tx) -> Result<Role> {
-        let role = members::current_role(tx, self.owner.cast(), self.account).await?;
+        let role = members::current_role(tx, self.owner().cast(), self.account).await?;
         role.ok_or_else(self.outsider)
     }
 }
@@ -217,9 +394,7 @@ impl AdminPermission {
 impl Scope {
     /// The same scope as it is now, for what outlives its request: members come and go.
     pub(crate) async fn renew(&self, core: &Core) -> Result<Self> {
-        let account = self.caller.account.cast();
-        let team = (self.owner != account).then(|| self.owner.cast());
-        scope_of(core, self.caller.clone(), team).await
+        scope_of(core, self.caller.clone(), self.team()).await
     }
 }
 
@@ -229,20 +404,11 @@ impl Scope {
 pub fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> BoxFuture<'_, Result<Scope>> {
     Box::pin(async move {
         let Some(team) = team else {
-            let owner = caller.account.cast();
-            return Ok(Scope {
-                caller,
-                owner,
-                role: Role::Owner,
-            });
+            return Ok(Scope::own(caller));
         };
         let role = members::member_role(&core.db, team, caller.account).await?;
         let role = role.ok_or_else(|| Error::Forbidden(NOT_A_MEMBER.into()))?;
-        Ok(Scope {
-            caller,
-            owner: team.cast(),
-            role,
-        })
+        Ok(Scope::new(caller, team.cast(), role))
     })
 }
 
@@ -255,12 +421,13 @@ pub async fn require_in_team(
     team: TeamId,
     role: Role,
 ) -> Result<Permission> {
+    caller.require(Operation::WriteTeams)?;
     let outsider: fn() -> Error = || Error::NotFound("the team");
     let has = members::member_role(&core.db, team, caller.account).await?;
     require_role(has.ok_or_else(outsider)?, role)?;
     Ok(Permission {
         account: caller.account,
-        owner: team.cast(),
+        visible: ProjectFilter::all_of(team.cast()),
         role,
         outsider,
     })
@@ -268,6 +435,30 @@ pub async fn require_in_team(
 
 /// Refuses (404) callers that are not members of a team that is named in the path, for reads.
 pub async fn require_member_to_read(core: &Core, caller: &Caller, team: TeamId) -> Result<()> {
+    caller.require(Operation::ReadTeams)?;
     let role = members::member_role(&core.db, team, caller.account).await?;
     role.map(drop).ok_or(Error::NotFound("the team"))
+}
+
+/// Refuses (400) a project that the account does not see: neither its own nor of a team that it is in.
+pub(crate) async fn require_visible_project(
+    tx: &mut Tx,
+    account: AccountId,
+    project: ProjectId,
+) -> Result<()> {
+    let owner = projects::find_owner(tx, project).await?;
+    let seen = match owner {
+        Some(owner) if owner == account.cast() => true,
+        Some(owner) => members::current_role(tx, owner.cast(), account)
+            .await?
+            .is_some(),
+        None => false,
+    };
+    if seen {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        code: "project_unknown",
+        message: "scope: you have no project of this _id; GET /v1/projects lists yours".into(),
+    })
 }

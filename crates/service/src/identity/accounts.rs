@@ -1,5 +1,6 @@
 //! Accounts: made and managed by the administrator, used by logging in.
 
+use crate::identity::access::Operation;
 use crate::settings::LOG_RETENTION;
 use crate::{Caller, Core, Error, Result, identity::passwords};
 use estrade_model::account::{Me, MePlans, NewAccount, OfferedBundles, OfferedPlan, User};
@@ -97,7 +98,11 @@ pub async fn set_password(
 /// Sets a new password for the caller; ends their other sessions and the tokens that logging in made.
 pub async fn change_password(core: &Core, caller: &Caller, password: Secret) -> Result<()> {
     let hash = passwords::hash(password).await?;
-    let (account, kept, now) = (caller.account, caller.credential.session(), core.now());
+    let (account, kept, now) = (
+        caller.require(Operation::WriteAccount)?,
+        caller.credential.session(),
+        core.now(),
+    );
     core.db
         .transact(move |tx| {
             let hash = hash.clone();
@@ -138,7 +143,7 @@ pub(crate) async fn replace_password(
 
 /// Gives the caller another name.
 pub async fn rename_account(core: &Core, caller: &Caller, name: Label) -> Result<()> {
-    let (account, now) = (caller.account, core.now());
+    let (account, now) = (caller.require(Operation::WriteAccount)?, core.now());
     core.db
         .transact(move |tx| {
             let name = name.clone();
@@ -175,17 +180,19 @@ async fn set_disabled(core: &Core, email: &Email, disabled: bool) -> Result<()> 
 }
 
 /// The caller's account, and the plans that this installation offers.
-pub fn read_me(core: &Core, caller: &Caller) -> Me {
+pub fn read_me(core: &Core, caller: &Caller) -> Result<Me> {
+    let account = caller.require(Operation::ReadAccount)?;
     let plans = core.settings.plans.named();
     let days = LOG_RETENTION.as_secs() / (24 * 60 * 60);
     let bundles = OfferedBundles::new(days);
-    Me {
+    Ok(Me {
         user: User {
-            id: caller.account,
+            id: account,
             email: caller.email.clone(),
             fullname: caller.fullname.clone(),
             avatar: String::new(),
         },
+        scope: caller.grant,
         plans: MePlans {
             project_bundle_plans: plans
                 .keys()
@@ -197,5 +204,5 @@ pub fn read_me(core: &Core, caller: &Caller) -> Me {
                 .collect(),
         },
         database_versions: BTreeMap::new(),
-    }
+    })
 }

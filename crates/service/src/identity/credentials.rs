@@ -12,7 +12,7 @@ use crate::{Core, Error, Result, random};
 use estrade_model::id::kind;
 use estrade_model::sync::MutexExt;
 use estrade_model::{Timestamp, TokenId};
-use estrade_store::tokens::{self, TokenState};
+use estrade_store::tokens::{self, TokenState, TokenUse};
 use estrade_store::{ChangeKind, signing_keys};
 use futures_util::future::BoxFuture;
 use quick_cache::sync::Cache;
@@ -105,18 +105,18 @@ impl<T> Verifier<T> {
     }
 }
 
-/// Which credentials were used, to be written down in batches.
-pub(crate) struct Touches<K>(Mutex<HashMap<K, Timestamp>>);
+/// Which credentials were used and how, to be written down in batches.
+pub(crate) struct Touches<K, U>(Mutex<HashMap<K, U>>);
 
-impl<K: std::hash::Hash + Eq> Default for Touches<K> {
+impl<K: std::hash::Hash + Eq, U> Default for Touches<K, U> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: std::hash::Hash + Eq + Copy> Touches<K> {
+impl<K: std::hash::Hash + Eq + Copy, U: Copy> Touches<K, U> {
     /// Notes a use unless one was noted within the last minute; `last` belongs to the cached state.
-    pub(crate) fn note(&self, key: K, last: &AtomicI64, now: Timestamp) {
+    pub(crate) fn note(&self, key: K, used: U, last: &AtomicI64, now: Timestamp) {
         let seen = last.load(Ordering::Relaxed);
         if now.millis() - seen < TOUCH_INTERVAL_MS {
             return;
@@ -125,12 +125,12 @@ impl<K: std::hash::Hash + Eq + Copy> Touches<K> {
             .compare_exchange(seen, now.millis(), Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
         {
-            self.0.lock_ignoring_poison().insert(key, now);
+            self.0.lock_ignoring_poison().insert(key, used);
         }
     }
 
     /// Has what was noted written down, a batch at a time, so that no writer is held up.
-    pub(crate) async fn flush<F>(&self, write: impl Fn(Arc<[(K, Timestamp)]>) -> F) -> Result<()>
+    pub(crate) async fn flush<F>(&self, write: impl Fn(Arc<[(K, U)]>) -> F) -> Result<()>
     where
         F: Future<Output = Result<()>>,
     {
@@ -141,7 +141,7 @@ impl<K: std::hash::Hash + Eq + Copy> Touches<K> {
         Ok(())
     }
 
-    fn take(&self) -> HashMap<K, Timestamp> {
+    fn take(&self) -> HashMap<K, U> {
         let mut noted = self.0.lock_ignoring_poison();
         std::mem::take(&mut noted)
     }
@@ -157,7 +157,7 @@ pub struct AccountTokens {
     core: Arc<Core>,
     verifier: Verifier<kind::Token>,
     states: Arc<StateCache<TokenId, CachedToken>>,
-    touches: Touches<TokenId>,
+    touches: Touches<TokenId, TokenUse>,
 }
 
 impl AccountTokens {
@@ -176,7 +176,11 @@ impl AccountTokens {
     }
 
     /// The caller behind a token, or [`Error::Unauthenticated`].
-    pub fn authenticate<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Caller>> {
+    pub fn authenticate<'a>(
+        &'a self,
+        token: &'a str,
+        origin: Origin,
+    ) -> BoxFuture<'a, Result<Caller>> {
         Box::pin(async move {
             let proof = self
                 .verifier
@@ -188,14 +192,19 @@ impl AccountTokens {
             if proof.has_ended(now) || SecretMark::from(&state.secret_hash) != proof.secret {
                 return Err(Error::Unauthenticated);
             }
-            self.touches.note(proof.id, &cached.touched, now);
+            let used = TokenUse {
+                at: now,
+                address: origin.address,
+            };
+            self.touches.note(proof.id, used, &cached.touched, now);
             Ok(Caller {
                 account: state.account,
                 credential: Credential::Token(proof.id),
                 email: state.email.clone(),
                 fullname: state.fullname.clone(),
                 admin: state.admin,
-                origin: Origin::default(),
+                grant: state.scope,
+                origin,
             })
         })
     }

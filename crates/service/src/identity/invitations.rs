@@ -1,6 +1,6 @@
 //! Invitations: links with which one account may join a team, once, within a week.
 
-use crate::identity::access::require_in_team;
+use crate::identity::access::{Operation, require_in_team};
 use crate::{Caller, Core, Error, Result, random};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -72,7 +72,8 @@ pub async fn create_invitation(
 /// A link that is unknown, used, expired or for another address is not found.
 pub async fn join_team(core: &Core, caller: &Caller, token: &str) -> Result<Team> {
     let (secret_hash, now) = (hash(token), core.now());
-    let (account, email) = (caller.account, caller.email.clone());
+    let account = caller.require(Operation::WriteTeams)?;
+    let email = caller.email.clone();
     core.db
         .transact(move |tx| {
             let email = email.clone();

@@ -5,6 +5,7 @@
 
 mod totp;
 
+use crate::identity::access::Operation;
 use crate::{Caller, Core, Error, Result, random};
 use estrade_model::secret::Secret;
 use estrade_model::{AccountId, Timestamp};
@@ -52,7 +53,7 @@ fn open_secret(core: &Core, account: AccountId, sealed: &[u8]) -> Result<Zeroizi
 ///
 /// Until the first code, or for half an hour, the same one again: the form may be shown once more.
 pub async fn begin(core: &Core, caller: &Caller) -> Result<Enrollment> {
-    let (account, now) = (caller.account, core.now());
+    let (account, now) = (caller.require(Operation::WriteAccount)?, core.now());
     let fresh = random::bytes::<{ totp::SECRET_BYTES }>().map(Zeroizing::new)?;
     let sealed: Arc<[u8]> = core.master.seal(&purpose(account), &fresh[..])?.into();
     let stored = core.db.transact(move |tx| {
@@ -85,7 +86,7 @@ pub async fn begin(core: &Core, caller: &Caller) -> Result<Enrollment> {
 ///
 /// Wrong codes are not counted: who gives one was shown the secret.
 pub async fn enable(core: &Core, caller: &Caller, otp: &str) -> Result<Vec<Secret>> {
-    let (account, now) = (caller.account, core.now());
+    let (account, now) = (caller.require(Operation::WriteAccount)?, core.now());
     let pending = second_factors::read_factor(&core.db, account).await?;
     let pending = pending.ok_or_else(not_begun)?;
     let secret = open_secret(core, account, &pending.sealed_secret)?;
@@ -122,7 +123,7 @@ fn not_begun() -> Error {
 
 /// Ends the caller's second factor; 404 when there is none.
 pub async fn disable(core: &Core, caller: &Caller) -> Result<()> {
-    remove(core, caller.account).await
+    remove(core, caller.require(Operation::WriteAccount)?).await
 }
 
 /// Ends the second factor of any account, for the administrator's command line; 404 when there is none.
@@ -138,7 +139,7 @@ pub async fn remove(core: &Core, account: AccountId) -> Result<()> {
 
 /// New recovery codes in place of the old ones, which end; 404 without a second factor.
 pub async fn new_recovery_codes(core: &Core, caller: &Caller) -> Result<Vec<Secret>> {
-    let account = caller.account;
+    let account = caller.require(Operation::WriteAccount)?;
     let codes = make_recovery_codes()?;
     let hashes = hash_all(account, &codes);
     core.db

@@ -6,7 +6,7 @@
 
 mod pending;
 
-use crate::identity::access::{Caller, Credential, Origin};
+use crate::identity::access::{Caller, Credential, Operation, Origin};
 use crate::identity::credentials::Touches;
 use crate::identity::login::{Logins, Verification, Verified};
 use crate::identity::passwords::LoginProof;
@@ -15,6 +15,7 @@ use crate::{Core, Error, Result, random};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use estrade_model::secret::Secret;
+use estrade_model::token_scope::TokenScope;
 use estrade_model::{AccountId, SessionId, Timestamp};
 use estrade_store::sessions::{self, SessionState};
 use estrade_store::{ChangeKind, Tx, accounts};
@@ -115,7 +116,7 @@ pub struct Sessions {
     core: Arc<Core>,
     logins: Arc<Logins>,
     states: Arc<StateCache<SessionId, CachedSession>>,
-    touches: Touches<SessionId>,
+    touches: Touches<SessionId, Timestamp>,
 }
 
 impl Sessions {
@@ -211,7 +212,7 @@ impl Sessions {
             if state.secret_hash != hash(cookie) {
                 return Err(Error::Unauthenticated);
             }
-            self.touches.note(id, &cached.seen, now);
+            self.touches.note(id, now, &cached.seen, now);
             Ok(SignedIn {
                 caller: Caller {
                     account: state.account,
@@ -219,6 +220,7 @@ impl Sessions {
                     email: state.email.clone(),
                     fullname: state.fullname.clone(),
                     admin: state.admin,
+                    grant: TokenScope::Full,
                     origin: Origin {
                         address: Some(client.address),
                         request: None,
@@ -309,7 +311,8 @@ impl Sessions {
 
     /// Ends one of the caller's sessions; in force for the next request.
     pub async fn revoke(&self, caller: &Caller, id: SessionId) -> Result<()> {
-        let (account, now) = (caller.account, self.core.now());
+        let account = caller.require(Operation::WriteAccount)?;
+        let now = self.core.now();
         self.core
             .db
             .transact(move |tx| {
@@ -325,7 +328,8 @@ impl Sessions {
 
     /// Ends the caller's sessions but for the one that the caller came with; returns how many there were.
     pub async fn revoke_others(&self, caller: &Caller) -> Result<u64> {
-        let (account, now) = (caller.account, self.core.now());
+        let account = caller.require(Operation::WriteAccount)?;
+        let now = self.core.now();
         let kept = caller.credential.session();
         self.core
             .db

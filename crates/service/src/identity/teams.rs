@@ -1,6 +1,6 @@
 //! Teams: created, listed, deleted. Their members are in [`crate::identity::members`].
 
-use crate::identity::access::require_in_team;
+use crate::identity::access::{Operation, require_in_team};
 use crate::{Caller, Core, Error, Result};
 use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Role, Team};
@@ -8,7 +8,8 @@ use estrade_store::{StoreError, Tx, former_names, members, networks, teams};
 
 /// Makes a team; the caller becomes its owner. 403 `quota` when they own too many.
 pub async fn create_team(core: &Core, caller: &Caller, new: CreateTeam) -> Result<Team> {
-    let (now, account, network) = (core.now(), caller.account, core.new_id()?);
+    let account = caller.require(Operation::WriteTeams)?;
+    let (now, network) = (core.now(), core.new_id()?);
     let team = Team {
         id: core.new_id()?,
         name: new.name.into(),
@@ -43,12 +44,14 @@ pub async fn list_teams(
     count: u32,
     skip: u64,
 ) -> Result<Vec<Team>> {
-    Ok(teams::list_teams(&core.db, caller.account, before, count, skip).await?)
+    let account = caller.require(Operation::ReadTeams)?;
+    Ok(teams::list_teams(&core.db, account, before, count, skip).await?)
 }
 
 /// How many teams the caller is a member of.
 pub async fn count_teams(core: &Core, caller: &Caller) -> Result<u64> {
-    Ok(teams::count_teams(&core.db, caller.account).await?)
+    let account = caller.require(Operation::ReadTeams)?;
+    Ok(teams::count_teams(&core.db, account).await?)
 }
 
 /// Deletes a team with its networks and workspaces; 409 while it owns projects or keys.

@@ -1,11 +1,12 @@
 //! Account tokens: made, listed, revoked.
 
-use crate::identity::access::Credential;
+use crate::identity::access::{Credential, Operation, require_visible_project};
 use crate::identity::passwords::LoginProof;
 use crate::keyring::Audience;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::account::{CreatedToken, Token};
 use estrade_model::time::Lifetime;
+use estrade_model::token_scope::TokenScope;
 use estrade_model::{AccountId, TokenId};
 use estrade_store::tokens::{self, NewToken, TokenRow};
 use estrade_store::{ChangeKind, Tx, sessions};
@@ -16,9 +17,11 @@ fn on_the_wire(row: TokenRow) -> Token {
     Token {
         id: row.id,
         name: row.name,
+        scope: row.scope,
         created_at: row.created_at,
         expires_at: row.expires_at,
         last_used_at: row.last_used_at,
+        last_used_from: row.last_address,
     }
 }
 
@@ -38,46 +41,59 @@ enum Purpose {
     Session(LoginProof),
 }
 
+/// What a new token is called, what it is good for and for how long.
+#[derive(Debug, Clone)]
+pub struct TokenRequest {
+    pub name: String,
+    pub scope: TokenScope,
+    pub lifetime: Lifetime,
+}
+
+impl TokenRequest {
+    /// A token that is good for everything.
+    pub fn full(name: &str, lifetime: Lifetime) -> Self {
+        Self {
+            name: name.to_owned(),
+            scope: TokenScope::Full,
+            lifetime,
+        }
+    }
+}
+
 /// Creates a token for the caller; its text is in the response and not stored.
-pub async fn create_token(
-    core: &Core,
-    caller: &Caller,
-    name: &str,
-    lifetime: Lifetime,
-) -> Result<CreatedToken> {
+pub async fn create_token(core: &Core, caller: &Caller, new: TokenRequest) -> Result<CreatedToken> {
+    let account = caller.require(Operation::WriteTokens)?;
     let purpose = Purpose::Api {
         by: caller.credential,
         quota: core.settings.quotas.tokens,
     };
-    create(core, caller.account, name, lifetime, purpose).await
+    create(core, account, new, purpose).await
 }
 
 /// The same for any account, however many it has, for the administrator's command line.
 pub async fn create_any_token(
     core: &Core,
     account: AccountId,
-    name: &str,
-    lifetime: Lifetime,
+    new: TokenRequest,
 ) -> Result<CreatedToken> {
-    create(core, account, name, lifetime, Purpose::CommandLine).await
+    create(core, account, new, Purpose::CommandLine).await
 }
 
 /// Creates the token of a login, if the password is still the account's.
 pub(crate) async fn create_session(core: &Core, proof: LoginProof) -> Result<CreatedToken> {
-    let account = proof.account;
-    create(core, account, "login", SESSION, Purpose::Session(proof)).await
+    let (account, new) = (proof.account, TokenRequest::full("login", SESSION));
+    create(core, account, new, Purpose::Session(proof)).await
 }
 
 async fn create(
     core: &Core,
     account: AccountId,
-    name: &str,
-    lifetime: Lifetime,
+    new: TokenRequest,
     purpose: Purpose,
 ) -> Result<CreatedToken> {
     let now = core.now();
     let id: TokenId = core.new_id()?;
-    let expires_at = lifetime.0.map(|span| now.after(span));
+    let expires_at = new.lifetime.0.map(|span| now.after(span));
     let signed = core
         .keyring
         .load()
@@ -85,7 +101,8 @@ async fn create(
     let row = NewToken {
         id,
         account,
-        name: name.to_owned(),
+        name: new.name,
+        scope: new.scope,
         secret_hash: signed.secret_hash,
         created_at: now,
         expires_at,
@@ -126,6 +143,9 @@ async fn insert(tx: &mut Tx, row: &NewToken, purpose: &Purpose) -> Result<()> {
         }
         Purpose::Session(proof) => proof.confirm(tx).await?,
     }
+    if let Some(project) = row.scope.project() {
+        require_visible_project(tx, account, project).await?;
+    }
     tokens::insert_token(tx, row).await?;
     if row.session {
         for ended in tokens::delete_old_sessions(tx, account, MAX_SESSIONS).await? {
@@ -135,8 +155,20 @@ async fn insert(tx: &mut Tx, row: &NewToken, purpose: &Purpose) -> Result<()> {
     Ok(())
 }
 
-/// A page of an account's tokens, newest first.
+/// A page of the caller's tokens, newest first.
 pub async fn list_tokens(
+    core: &Core,
+    caller: &Caller,
+    before: Option<TokenId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Token>> {
+    let account = caller.require(Operation::ReadTokens)?;
+    list_any_tokens(core, account, before, count, skip).await
+}
+
+/// The same of any account, for the administrator's command line.
+pub async fn list_any_tokens(
     core: &Core,
     account: AccountId,
     before: Option<TokenId>,
@@ -147,8 +179,11 @@ pub async fn list_tokens(
     Ok(rows.into_iter().map(on_the_wire).collect())
 }
 
-/// Revokes one of the caller's tokens; in force for the next request.
+/// Revokes one of the caller's tokens; in force for the next request. Every token may revoke itself.
 pub async fn delete_token(core: &Core, caller: &Caller, id: TokenId) -> Result<()> {
+    if caller.credential != Credential::Token(id) {
+        caller.require(Operation::WriteTokens)?;
+    }
     revoke(core, Some(caller.account), id).await
 }
 

@@ -6,7 +6,7 @@ mod mounts;
 
 pub use mounts::mounts;
 
-use crate::identity::access::Permission;
+use crate::identity::access::{Permission, ProjectOperation};
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::releases::{Failure, open_settings};
 use crate::{Core, Error, Result, Scope, platform::projects};
@@ -48,7 +48,7 @@ pub async fn create_disk(
     project: &str,
     new: CreateDisk,
 ) -> Result<Disk> {
-    let permission = scope.require(Role::Developer)?;
+    let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
     let name: VolumeName = parse_name(&new.name)?;
     let disk = Disk {
         id: core.new_id()?,
@@ -56,13 +56,13 @@ pub async fn create_disk(
         size: new.size.0,
         created_at: core.now(),
     };
-    let (key, owner) = (projects::parse_key(project)?, scope.owner);
+    let (key, visible) = (projects::parse_key(project)?, permission.projects());
     let plans = Arc::new(core.settings.plans.clone());
     permission
         .transact(core, move |tx| {
             let (key, disk, plans) = (key.clone(), disk.clone(), Arc::clone(&plans));
             Box::pin(async move {
-                let row = project_rows::find_project(tx, owner, &key).await?;
+                let row = project_rows::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NO_PROJECT)?;
                 require_room(tx, &row, &plans, disk.size).await?;
                 match disks::insert_disk(tx, row.id, &disk).await {
@@ -105,12 +105,12 @@ pub async fn resize_disk(
     name: &str,
     size: DiskSize,
 ) -> Result<Disk> {
-    let permission = scope.require(Role::Developer)?;
+    let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
     let _one_at_a_time = slot.0.acquire().await;
     let before = read_disk(core, scope, project, name).await?;
     let row = projects::find_project(core, scope, project).await?;
     let volume = VolumeKey {
-        owner: scope.owner,
+        owner: permission.owner(),
         project: row.id,
         name: before.id.to_string().parse()?,
     };
@@ -165,14 +165,14 @@ async fn commit_size(
     id: DiskId,
     (name, size): (&str, u64),
 ) -> Result<Disk> {
-    let (owner, now, name) = (permission.owner(), core.now(), name.to_owned());
+    let (visible, now, name) = (permission.projects(), core.now(), name.to_owned());
     let plans = Arc::new(core.settings.plans.clone());
     let key = projects::parse_key(&project.to_string())?;
     permission
         .transact(core, move |tx| {
             let (key, name, plans) = (key.clone(), name.clone(), Arc::clone(&plans));
             Box::pin(async move {
-                let row = project_rows::find_project(tx, owner, &key).await?;
+                let row = project_rows::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NO_PROJECT)?;
                 let disk = disks::find_disk(tx, project, &name).await?;
                 let mut disk = disk.filter(|disk| disk.id == id).ok_or(NOT_FOUND)?;
@@ -210,15 +210,16 @@ fn check_room(project: &ProjectRow, plans: &Plans, reserved: u64, size: u64) -> 
 /// Deletes a disk with what is on it; 409 `disk_in_use` while the release that serves, or one on its
 /// way, mounts it.
 pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &str) -> Result<()> {
-    let permission = scope.require(Role::Admin)?;
-    let (key, owner, now) = (projects::parse_key(project)?, scope.owner, core.now());
+    let permission = scope.require_in_projects(ProjectOperation::Write, Role::Admin)?;
+    let (key, visible) = (projects::parse_key(project)?, permission.projects());
+    let now = core.now();
     // What cannot be a name names nothing.
     let name: VolumeName = name.parse().map_err(|_| NOT_FOUND)?;
     let (name, shared) = (name.to_string(), Arc::clone(core));
     let job = permission.transact(core, move |tx| {
         let (key, name, core) = (key.clone(), name.clone(), Arc::clone(&shared));
         Box::pin(async move {
-            let row = project_rows::find_project(tx, owner, &key).await?;
+            let row = project_rows::find_project(tx, visible, &key).await?;
             let project = row.ok_or(NO_PROJECT)?.id;
             if !disks::delete_disk(tx, project, &name, now).await? {
                 return Err(NOT_FOUND);

@@ -1,5 +1,6 @@
 //! Environment variables: sealed at rest, masked for viewers.
 
+use crate::identity::access::ProjectOperation;
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::projects::parse_key;
 use crate::platform::releases::queue_rerun;
@@ -31,7 +32,7 @@ pub(crate) async fn list_envs(
     scope: &Scope,
     project: ProjectId,
 ) -> Result<Vec<EnvVar>> {
-    let masked = scope.role < Role::Developer;
+    let masked = !scope.may_read_secrets();
     let open = |row: EnvRow| {
         let value = if masked {
             MASK.to_owned()
@@ -82,9 +83,9 @@ fn replace_envs<'a>(
     expected: Option<Vec<EnvId>>,
 ) -> BoxFuture<'a, Result<Option<ReleaseId>>> {
     Box::pin(async move {
-        let permission = scope.require(Role::Developer)?;
+        let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
         check_variables(&variables)?;
-        let (owner, now) = (scope.owner, core.now());
+        let (visible, now) = (permission.projects(), core.now());
         // The id never changes, and the values are sealed for it before the transaction begins.
         let id = crate::platform::projects::find_project(core, scope, project)
             .await?
@@ -100,7 +101,7 @@ fn replace_envs<'a>(
                 let (rows, key) = (Arc::clone(&rows), key.clone());
                 let expected = expected.clone();
                 Box::pin(async move {
-                    let row = projects::find_project(tx, owner, &key).await?;
+                    let row = projects::find_project(tx, visible, &key).await?;
                     let row = row.ok_or(Error::NotFound("the project"))?;
                     if let Some(expected) = expected
                         && envs::find_env_ids(tx, id).await? != *expected

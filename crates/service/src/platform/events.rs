@@ -3,6 +3,7 @@
 //! Every change of a project records an event in the same transaction, which also raises the
 //! project's version and notifies the change feed.
 
+use crate::identity::access::ProjectOperation;
 use crate::watch::Watch;
 use crate::{Core, Result, Scope, platform::projects, random};
 use estrade_model::event::{Event, EventId};
@@ -93,7 +94,8 @@ pub async fn events_after(
     most: u32,
 ) -> Result<Vec<Event>> {
     let project = projects::find_project(core, scope, project).await?;
-    Ok(events::events_after(&core.db, scope.owner, project.id, after, most).await?)
+    let visible = scope.projects(ProjectOperation::Read)?;
+    Ok(events::events_after(&core.db, visible, project.id, after, most).await?)
 }
 
 /// Follows a project's events, beginning with those after `after` that are there already.
@@ -133,9 +135,10 @@ impl EventFollower {
             loop {
                 // A member who was removed from the team since the stream began gets no more events.
                 self.scope = self.scope.renew(&self.core).await?;
-                let (db, owner) = (&self.core.db, self.scope.owner);
+                let visible = self.scope.projects(ProjectOperation::Read)?;
+                let db = &self.core.db;
                 let found =
-                    events::events_after(db, owner, self.project, self.after, MAX_BATCH).await?;
+                    events::events_after(db, visible, self.project, self.after, MAX_BATCH).await?;
                 if let Some(last) = found.last() {
                     self.after = Some(last.id);
                     return Ok(found);

@@ -1,5 +1,6 @@
 //! Private networks.
 
+use crate::identity::access::Operation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::names::NetworkName;
 use estrade_model::project::{Network, NetworkId};
@@ -16,18 +17,29 @@ pub async fn list_networks(
     count: u32,
     skip: u64,
 ) -> Result<Vec<Network>> {
-    Ok(networks::list_networks(&core.db, scope.owner, before, count, skip).await?)
+    Ok(networks::list_networks(
+        &core.db,
+        scope.read(Operation::ReadPlatform)?,
+        before,
+        count,
+        skip,
+    )
+    .await?)
 }
 
 /// Makes a network; 409 when the owner has one of that name, 403 `quota` when they have too many.
 pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Result<Network> {
-    let permission = scope.require(Role::Developer)?;
+    let permission = scope.require(Operation::WritePlatform, Role::Developer)?;
     let network = Network {
         id: core.new_id()?,
         name: name.into(),
         created_at: core.now(),
     };
-    let (owner, row, quota) = (scope.owner, network.clone(), core.settings.quotas.networks);
+    let (owner, row, quota) = (
+        permission.owner(),
+        network.clone(),
+        core.settings.quotas.networks,
+    );
     permission
         .transact(core, move |tx| {
             let row = row.clone();
@@ -54,13 +66,14 @@ pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Re
 
 /// A network of the owner.
 pub async fn read_network(core: &Core, scope: &Scope, id: NetworkId) -> Result<Network> {
-    let network = networks::read_network(&core.db, scope.owner, id).await?;
+    let owner = scope.read(Operation::ReadPlatform)?;
+    let network = networks::read_network(&core.db, owner, id).await?;
     network.ok_or(NOT_FOUND)
 }
 
 /// Deletes a network; 409 when it is the default one, or a project is in it.
 pub async fn delete_network(core: &Core, scope: &Scope, id: NetworkId) -> Result<()> {
-    let permission = scope.require(Role::Admin)?;
+    let permission = scope.require(Operation::WritePlatform, Role::Admin)?;
     if read_network(core, scope, id).await?.name == networks::DEFAULT {
         return Err(Error::conflict(
             "network_default",

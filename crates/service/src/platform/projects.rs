@@ -1,5 +1,6 @@
 //! Projects: made, listed, read, changed, deleted.
 
+use crate::identity::access::{Operation, ProjectOperation};
 use crate::platform::disks::require_disks_fit;
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::project_lookup::NOT_FOUND;
@@ -57,7 +58,8 @@ pub async fn list_projects(
     count: u32,
     skip: u64,
 ) -> Result<Vec<Project>> {
-    let rows = projects::list_projects(&core.db, scope.owner, before, count, skip).await?;
+    let visible = scope.projects(ProjectOperation::Read)?;
+    let rows = projects::list_projects(&core.db, visible, before, count, skip).await?;
     let mut projects = Vec::with_capacity(rows.len());
     for row in rows {
         projects.push(on_the_wire(core, row).await?);
@@ -94,7 +96,7 @@ pub async fn read_project(
 
 /// Creates a project; 409 `project_exists` when there is one of that name, of any owner.
 pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> Result<Project> {
-    let permission = scope.require(Role::Developer)?;
+    let permission = scope.require(Operation::WritePlatform, Role::Developer)?;
     let (plan, _) = require_plan(core, &new.plan_id)?;
     let bundle_plan = new.bundle_plan_id.unwrap_or_else(|| "standard".into());
     if !BUNDLE_PLANS.contains(&bundle_plan.as_str()) {
@@ -126,7 +128,7 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
         network: None,
         fail_reason: None,
     };
-    let (owner, quota) = (scope.owner, core.settings.quotas.projects);
+    let (owner, quota) = (permission.owner(), core.settings.quotas.projects);
     let made = permission
         .transact(core, move |tx| {
             let (mut row, network) = (row.clone(), network.clone());
@@ -215,14 +217,15 @@ async fn delete_and_reserve(
     if_match: Option<Vec<i64>>,
     reserved_for: Duration,
 ) -> Result<()> {
-    let permission = scope.require(Role::Admin)?;
-    let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
+    let permission = scope.require_in_projects(ProjectOperation::Write, Role::Admin)?;
+    let (key, visible, now) = (parse_key(project)?, permission.projects(), core.now());
+    let owner = visible.owner();
     let until = now.after(reserved_for);
     permission
         .transact(core, move |tx| {
             let (key, if_match) = (key.clone(), if_match.clone());
             Box::pin(async move {
-                let row = projects::find_project(tx, owner, &key).await?;
+                let row = projects::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NOT_FOUND)?;
                 if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
                     return Err(Error::PreconditionFailed);
@@ -278,7 +281,7 @@ pub async fn switch_project(
 
 /// Refuses an address of its own, for a project that the caller has.
 pub async fn refuse_fixed_ip(core: &Core, scope: &Scope, project: &str) -> Result<()> {
-    scope.require_to_read(Role::Developer)?;
+    scope.read_projects_as(ProjectOperation::Write, Role::Developer)?;
     find_project(core, scope, project).await?;
     Err(Error::Invalid {
         code: "not_offered",
@@ -300,13 +303,13 @@ async fn change_project(
     project: &str,
     alteration: Alteration,
 ) -> Result<()> {
-    let permission = scope.require(Role::Developer)?;
-    let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
+    let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
+    let (key, visible, now) = (parse_key(project)?, permission.projects(), core.now());
     permission
         .transact(core, move |tx| {
             let (key, alteration) = (key.clone(), alteration.clone());
             Box::pin(async move {
-                let row = projects::find_project(tx, owner, &key).await?;
+                let row = projects::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NOT_FOUND)?;
                 let id = row.id;
                 let happening = match alteration {
@@ -377,11 +380,12 @@ pub enum Availability {
 
 /// Whether the caller could create a project of that name; 400 when no project can have such a name.
 pub async fn check_availability(core: &Core, scope: &Scope, name: &str) -> Result<Availability> {
+    let owner = scope.read(Operation::ReadPlatform)?;
     let name: ProjectName = name.parse()?;
     let taken = projects::is_name_taken(&core.db, name.as_str()).await?;
     let former = former_names::read_former_name(&core.db, name.as_str()).await?;
-    let reserved = former
-        .is_some_and(|former| former.owner != scope.owner && former.reserved_until > core.now());
+    let reserved =
+        former.is_some_and(|former| former.owner != owner && former.reserved_until > core.now());
     Ok(if taken || reserved {
         Availability::Taken
     } else {

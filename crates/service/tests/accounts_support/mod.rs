@@ -11,6 +11,7 @@ pub(crate) use estrade_fixtures::{TestDatabase, on_both_backends};
 use estrade_model::account::NewAccount;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
+use estrade_model::token_scope::TokenScope;
 use estrade_runtime::EngineHost;
 use estrade_service::bootstrap::{self, InstallationPaths};
 use estrade_service::identity::access::Origin;
@@ -92,6 +93,7 @@ impl Installation {
             email: email.into(),
             fullname: name.into(),
             admin: false,
+            grant: TokenScope::Full,
             origin: Origin::default(),
         }
     }

@@ -38,7 +38,10 @@ impl World {
         let core = at.another_core(settings).await;
         let ada = owner(at, "ada").await;
         let project = create(&core, &ada, "shop", "nano").await;
-        core.runtime.ensure_network(ada.owner).await.unwrap();
+        core.runtime
+            .ensure_network(ada.caller.account.cast())
+            .await
+            .unwrap();
         Self {
             core,
             logs: Arc::default(),
@@ -50,7 +53,7 @@ impl World {
     fn spec(&self, release: ReleaseId, number: u32, program: &str) -> InstanceSpec {
         InstanceSpec {
             key: InstanceKey {
-                owner: self.ada.owner,
+                owner: self.ada.caller.account.cast(),
                 project: self.project,
                 release,
                 number,

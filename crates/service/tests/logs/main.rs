@@ -20,18 +20,13 @@ use crate::support::Installation;
 use estrade_model::ProjectId;
 use estrade_model::platform::Platform;
 use estrade_model::project::CreateProject;
-use estrade_model::team::Role;
 use estrade_service::platform::containers::logs::KeptLine;
 use estrade_service::{Core, Scope, platform::projects};
 
 /// A new person in their own scope.
 async fn owner(at: &Installation, name: &str) -> Scope {
     let caller = at.person(name).await;
-    Scope {
-        owner: caller.account.cast(),
-        caller,
-        role: Role::Owner,
-    }
+    Scope::own(caller)
 }
 
 async fn create(core: &Core, scope: &Scope, name: &str, plan: &str) -> ProjectId {

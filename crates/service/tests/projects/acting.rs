@@ -23,19 +23,14 @@ pub(crate) fn code<T>(answer: Result<T>) -> &'static str {
 /// A new person in their own scope.
 pub(crate) async fn owner(at: &Installation, name: &str) -> Scope {
     let caller = at.person(name).await;
-    Scope {
-        owner: caller.account.cast(),
-        caller,
-        role: Role::Owner,
-    }
+    Scope::own(caller)
 }
 
 /// The same things, seen with another role.
 pub(crate) fn with_role(scope: &Scope, role: Role) -> Scope {
-    Scope {
-        role,
-        ..scope.clone()
-    }
+    let mut scope = scope.clone();
+    scope.role = role;
+    scope
 }
 
 pub(crate) fn new_project(name: &str) -> CreateProject {

@@ -170,7 +170,13 @@ async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
             skip: 0,
             within,
         };
-        let page = calls::list_calls(&at.core.db, scope.owner, workspace, &filter, page);
+        let page = calls::list_calls(
+            &at.core.db,
+            scope.caller.account.cast(),
+            workspace,
+            &filter,
+            page,
+        );
         let page = page.await.unwrap();
         let (count, is_partial) = (page.matching, page.stopped_at.is_some());
         assert_eq!((page.calls.len(), count), (found, found as u64), "{within}");
@@ -451,7 +457,13 @@ async fn walk(
             before,
             ..CallFilter::default()
         };
-        let page = calls::list_calls(&at.core.db, scope.owner, workspace, &filter, page);
+        let page = calls::list_calls(
+            &at.core.db,
+            scope.caller.account.cast(),
+            workspace,
+            &filter,
+            page,
+        );
         let page = page.await.unwrap();
         let is_counted = before.is_none() || page.matching == page.calls.len() as u64;
         assert!(is_counted, "{}", page.matching);

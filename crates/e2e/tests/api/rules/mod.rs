@@ -12,6 +12,7 @@ mod lists;
 mod peers;
 mod requests;
 mod routes;
+mod scopes;
 mod uploads;
 
 pub(crate) use routes::{Operation, operations};

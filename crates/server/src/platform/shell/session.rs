@@ -64,7 +64,7 @@ async fn run(
     };
     let scope = request.scope();
     // Only once there is a shell to open: a connection alone takes no slot.
-    let _slot = match app.shells.take(scope.owner) {
+    let _slot = match app.shells.take(request.owner()) {
         Ok(slot) => slot,
         Err(too_many) => return CloseReason::TooMany(too_many),
     };
@@ -188,6 +188,9 @@ async fn recheck_access(app: &AppState, request: &ShellRequest) -> CloseReason {
 
 /// A database that is away for a moment is no reason to hang up.
 fn is_refusal(checked: &estrade_service::Result<()>) -> bool {
-    use estrade_service::Error::{Forbidden, NotFound, Unauthenticated};
-    matches!(checked, Err(Unauthenticated | Forbidden(_) | NotFound(_)))
+    use estrade_service::Error::{Forbidden, InsufficientScope, NotFound, Unauthenticated};
+    matches!(
+        checked,
+        Err(Unauthenticated | Forbidden(_) | InsufficientScope { .. } | NotFound(_))
+    )
 }

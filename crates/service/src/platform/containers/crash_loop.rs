@@ -7,7 +7,8 @@ use crate::{Core, Error, Result};
 use estrade_model::ProjectId;
 use estrade_model::project::{ProjectKey, ProjectStatus};
 use estrade_model::release::ReleaseType;
-use estrade_store::{Tx, projects, workloads};
+use estrade_store::projects::{self, ProjectFilter};
+use estrade_store::{Tx, workloads};
 use std::time::Duration;
 
 /// A release that crashes this soon after it went live is taken back.
@@ -27,7 +28,7 @@ impl CrashReport<'_> {
     pub(super) async fn record(&self, core: &Core) -> Result<()> {
         let now = core.now();
         let (project, release) = (self.live.project.project, self.live.run.release);
-        let owner = self.live.project.owner;
+        let visible = ProjectFilter::all_of(self.live.project.owner);
         let number = self.live.run.number;
         let fresh = self.live.run.kind != ReleaseType::AutoRollback
             && self
@@ -61,7 +62,7 @@ impl CrashReport<'_> {
                         return Ok(());
                     };
                     let key = ProjectKey::Id(project);
-                    let Some(row) = projects::find_project(tx, owner, &key).await? else {
+                    let Some(row) = projects::find_project(tx, visible, &key).await? else {
                         return Ok(());
                     };
                     let kind = (next, ReleaseType::AutoRollback);

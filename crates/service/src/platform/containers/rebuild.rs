@@ -13,7 +13,8 @@ use crate::platform::releases::{Failure, queue_rerun, tag};
 use crate::{Core, Error, Result};
 use estrade_model::project::ProjectKey;
 use estrade_model::release::ReleaseType;
-use estrade_store::{projects, release_queue};
+use estrade_store::projects::{self, ProjectFilter};
+use estrade_store::release_queue;
 use std::time::Duration;
 
 /// How soon to look again at an attempt that is under way.
@@ -83,14 +84,15 @@ fn given_up(number: u64) -> Failure {
 
 async fn queue_rebuild(core: &Core, live: &Workload) -> Result<()> {
     let (project, release) = (live.project.project, live.run.release);
-    let (owner, now, next) = (live.project.owner, core.now(), core.new_id()?);
+    let visible = ProjectFilter::all_of(live.project.owner);
+    let (now, next) = (core.now(), core.new_id()?);
     let name = tag(live.run.number);
     core.db
         .transact(move |tx| {
             let name = name.clone();
             Box::pin(async move {
                 let key = ProjectKey::Id(project);
-                let row = projects::find_project(tx, owner, &key).await?;
+                let row = projects::find_project(tx, visible, &key).await?;
                 let Some(row) = row.filter(|row| row.current_release == Some(release)) else {
                     return Ok::<_, Error>(());
                 };

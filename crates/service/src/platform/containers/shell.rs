@@ -1,12 +1,13 @@
 //! Shells in running instances: authorization, and the choice of the instance.
 
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::projects};
-use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
 use estrade_model::project::ProjectKey;
 use estrade_model::team::Role;
+use estrade_model::{OwnerId, ProjectId};
 use estrade_runtime::{Error as EngineError, Instance, InstanceState, ShellSpec};
-use estrade_store::projects as project_rows;
+use estrade_store::projects::{self as project_rows, ProjectFilter};
 
 pub use estrade_runtime::{Shell, ShellControl};
 
@@ -17,6 +18,7 @@ const MAX_COMMAND: usize = 8 * 1024;
 #[derive(Debug, Clone)]
 pub struct ShellRequest {
     scope: Scope,
+    owner: OwnerId,
     project: ProjectId,
     command: Vec<String>,
 }
@@ -39,11 +41,12 @@ pub async fn request_shell(
     project: &str,
     command: Option<&str>,
 ) -> Result<ShellRequest> {
-    scope.require_to_read(Role::Developer)?;
+    let visible = scope.read_projects_as(ProjectOperation::OpenShell, Role::Developer)?;
     let project = projects::find_project(core, &scope, project).await?.id;
     let command = parse_command(command.unwrap_or("sh"))?;
     Ok(ShellRequest {
         scope,
+        owner: visible.owner(),
         project,
         command,
     })
@@ -70,6 +73,11 @@ impl ShellRequest {
         self.project
     }
 
+    /// Whose project it is.
+    pub fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
     /// The scope of the request.
     pub fn scope(&self) -> &Scope {
         &self.scope
@@ -78,16 +86,17 @@ impl ShellRequest {
     /// Checks it once more: a shell outlives its request, and members come and go.
     pub async fn check_again(&self, core: &Core) -> Result<()> {
         let scope = self.scope.renew(core).await?;
-        scope.require_to_read(Role::Developer)?;
+        let visible = scope.read_projects_as(ProjectOperation::OpenShell, Role::Developer)?;
         let key = ProjectKey::Id(self.project);
-        let found = project_rows::read_project(&core.db, scope.owner, &key).await?;
+        let found = project_rows::read_project(&core.db, visible, &key).await?;
         found.map(drop).ok_or(Error::NotFound("the project"))
     }
 
     /// The running instances of the release that serves; at least one.
     pub async fn instances(&self, core: &Core) -> std::result::Result<Vec<Instance>, NoShell> {
         let key = ProjectKey::Id(self.project);
-        let row = project_rows::read_project(&core.db, self.scope.owner, &key).await;
+        let visible = ProjectFilter::new(self.owner, Some(self.project));
+        let row = project_rows::read_project(&core.db, visible, &key).await;
         let row = row.map_err(|error| failed(&error, "the service is not available right now"))?;
         let current = row.and_then(|row| row.current_release);
         let current = current.ok_or(NoShell::NothingRuns)?;

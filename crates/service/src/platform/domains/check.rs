@@ -2,10 +2,12 @@
 
 use super::dns::{self, Finding};
 use super::{MIN_CHECK_DELAY, NOT_FOUND, on_the_wire};
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::Timestamp;
 use estrade_model::domain::{Domain, DomainId};
 use estrade_model::error::error_chain;
+use estrade_model::team::Role;
 use estrade_store::domains::{self, DomainRow};
 use estrade_store::{ChangeKind, StoreError, former_names};
 use futures_util::future::BoxFuture;
@@ -28,8 +30,10 @@ const BATCH: u32 = 100;
 
 /// Looks a domain up now, and makes it serve when DNS proves whose it is.
 pub async fn check_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<Domain> {
+    // A domain that is proved begins to serve: this is more than a read.
+    let visible = scope.read_projects_as(ProjectOperation::Write, Role::Viewer)?;
     let read = async || {
-        let row = domains::read_domain(&core.db, scope.owner, id).await?;
+        let row = domains::read_domain(&core.db, visible, id).await?;
         row.ok_or(NOT_FOUND)
     };
     let row = read().await?;

@@ -6,6 +6,7 @@ mod dns;
 pub use crate::settings::DomainSettings;
 pub use check::{check_domain, check_due, run};
 
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::projects, random};
 use estrade_model::domain::{
     CreateDomain, DnsRecord, Domain, DomainId, DomainProject, DomainStatus,
@@ -14,6 +15,7 @@ use estrade_model::team::Role;
 use estrade_model::{ProjectId, Timestamp};
 pub use estrade_store::certificates::CertificateStatus;
 use estrade_store::domains::{self, DomainRow};
+use estrade_store::projects::ProjectFilter;
 use estrade_store::{ChangeKind, StoreError, Tx, certificates};
 use std::time::Duration;
 
@@ -66,9 +68,21 @@ pub async fn find_filter(
     }
 }
 
+/// The projects whose domains are listed; none when the one that is named is not visible.
+fn listed_projects(scope: &Scope, project: Option<ProjectId>) -> Result<Option<ProjectFilter>> {
+    let visible = scope.projects(ProjectOperation::Read)?;
+    Ok(match project {
+        None => Some(visible),
+        Some(project) => visible.narrow(project),
+    })
+}
+
 /// How many domains the owner has, or one project of theirs.
 pub async fn count_domains(core: &Core, scope: &Scope, project: Option<ProjectId>) -> Result<u64> {
-    Ok(domains::count_domains(&core.db, scope.owner, project).await?)
+    match listed_projects(scope, project)? {
+        Some(listed) => Ok(domains::count_domains(&core.db, listed).await?),
+        None => Ok(0),
+    }
 }
 
 /// A page of the owner's domains, newest first; only those of one project when it is named.
@@ -80,7 +94,10 @@ pub async fn list_domains(
     count: u32,
     skip: u64,
 ) -> Result<Vec<Domain>> {
-    let rows = domains::list_domains(&core.db, scope.owner, project, before, count, skip).await?;
+    let Some(listed) = listed_projects(scope, project)? else {
+        return Ok(Vec::new());
+    };
+    let rows = domains::list_domains(&core.db, listed, before, count, skip).await?;
     Ok(rows.into_iter().map(|row| on_the_wire(core, row)).collect())
 }
 
@@ -97,7 +114,8 @@ pub async fn list_certificates(
 
 /// A domain, and its version for conditional requests.
 pub async fn read_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<(Domain, i64)> {
-    let row = domains::read_domain(&core.db, scope.owner, id).await?;
+    let visible = scope.projects(ProjectOperation::Read)?;
+    let row = domains::read_domain(&core.db, visible, id).await?;
     let row = row.ok_or(NOT_FOUND)?;
     let version = row.version;
     Ok((on_the_wire(core, row), version))
@@ -108,7 +126,7 @@ pub async fn read_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<(Do
 /// Several owners may have the same name pending: the first that proves it gets it. 409 `domain_taken` when
 /// it is taken, 403 `quota` when the project or its owner has too many.
 pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Result<Domain> {
-    let permission = scope.require(Role::Developer)?;
+    let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
     let settings = &core.settings.domains;
     if settings.is_reserved(&new.name) {
         return Err(Error::Invalid {
@@ -122,7 +140,7 @@ pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Res
     let now = core.now();
     let row = DomainRow {
         id: core.new_id()?,
-        owner: scope.owner,
+        owner: permission.owner(),
         project: project.id,
         project_name: project.name,
         name: new.name,
@@ -189,14 +207,14 @@ pub async fn delete_domain(
     id: DomainId,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    let permission = scope.require(Role::Admin)?;
-    let (owner, now) = (scope.owner, core.now());
+    let permission = scope.require_in_projects(ProjectOperation::Write, Role::Admin)?;
+    let (visible, now) = (permission.projects(), core.now());
     permission
         .transact(core, move |tx| {
             let if_match = if_match.clone();
             Box::pin(async move {
-                let row = domains::find_domain(tx, id).await?;
-                let row = row.filter(|row| row.owner == owner).ok_or(NOT_FOUND)?;
+                let row = domains::find_domain(tx, visible, id).await?;
+                let row = row.ok_or(NOT_FOUND)?;
                 if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
                     return Err(Error::PreconditionFailed);
                 }

@@ -3,6 +3,7 @@
 //! Lines are buffered until the next commit of the release: a line costs no fsync of its own.
 
 use super::naming::NOT_FOUND;
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::release::{BuildLine, BuildLogs, BuildState, LineId};
 use estrade_model::{ReleaseId, Timestamp};
@@ -63,7 +64,7 @@ pub async fn read_build_logs(
     since: Option<Timestamp>,
 ) -> Result<BuildLogs> {
     // The state first: a reader that sees a terminal state gets every line with it at the latest.
-    let row = releases::read_release(&core.db, scope.owner, id).await?;
+    let row = releases::read_release(&core.db, scope.projects(ProjectOperation::Read)?, id).await?;
     let row = row.ok_or(NOT_FOUND)?;
     let lines = build_logs::list_lines(&core.db, id, since, MAX_LINES).await?;
     let build_output = lines

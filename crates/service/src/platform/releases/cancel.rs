@@ -2,6 +2,7 @@
 
 use super::naming::NOT_FOUND;
 use super::transition::{Transition, apply_transition};
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::ReleaseId;
 use estrade_model::release::ReleaseState;
@@ -16,12 +17,12 @@ pub fn cancel_release<'a>(
     id: ReleaseId,
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
-        let permission = scope.require(Role::Developer)?;
-        let (owner, now) = (scope.owner, core.now());
+        let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
+        let (visible, now) = (permission.projects(), core.now());
         permission
         .transact(core, move |tx| {
             Box::pin(async move {
-                let row = releases::find_release(tx, owner, id).await?;
+                let row = releases::find_release(tx, visible, id).await?;
                 let from = row.ok_or(NOT_FOUND)?.state;
                 if !from.is_cancelable() {
                     return Err(Error::conflict(

@@ -7,7 +7,7 @@ use super::queue::queue_release;
 use super::sealed_settings::settings_purpose;
 use super::transition::MAX_QUEUED;
 use super::upload::Upload;
-use crate::identity::access::Permission;
+use crate::identity::access::{Permission, ProjectOperation};
 use crate::{Core, Error, Result, Scope, platform::disks, platform::envs, platform::projects};
 use estrade_blobs::{Digest, DigestSet, PublishedBlobs, PublishedGuard, StoredBlob};
 use estrade_model::platform::Platform;
@@ -58,7 +58,7 @@ pub fn create_release<'a>(
     source: Source,
 ) -> BoxFuture<'a, Result<ReleaseId>> {
     Box::pin(async move {
-        let permission = scope.require(Role::Developer)?;
+        let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
         let row = projects::find_project(core, scope, project).await?;
         let platform = new.platform.unwrap_or(row.platform);
         let settings = read_site_settings(platform, &new.settings)?;
@@ -217,7 +217,7 @@ async fn commit(
     checked: CheckedRelease,
     contents: Option<Contents>,
 ) -> Result<()> {
-    let (owner, release) = (permission.owner(), Arc::new((checked, contents)));
+    let (visible, release) = (permission.projects(), Arc::new((checked, contents)));
     permission
         .transact(core, move |tx| {
             let release = Arc::clone(&release);
@@ -230,7 +230,10 @@ async fn commit(
                 } = checked;
                 let key = estrade_model::project::ProjectKey::Id(draft.project);
                 // It may have been deleted since the upload began.
-                if project_rows::find_project(tx, owner, &key).await?.is_none() {
+                if project_rows::find_project(tx, visible, &key)
+                    .await?
+                    .is_none()
+                {
                     return Err(Error::NotFound("the project"));
                 }
                 disks::require_disks(tx, draft.project, disks).await?;

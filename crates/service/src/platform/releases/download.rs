@@ -4,6 +4,7 @@
 
 use super::archive::{Archive, Packing};
 use super::naming::NOT_FOUND;
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope};
 use bytes::Bytes;
 use estrade_model::release::{ArchiveFormat, SourceId};
@@ -37,9 +38,10 @@ pub fn download_source<'a>(
     id: ReleaseId,
 ) -> BoxFuture<'a, Result<SourceDownload>> {
     Box::pin(async move {
-        let row = releases::read_release(&core.db, scope.owner, id).await?;
+        let visible = scope.projects(ProjectOperation::ReadSecrets)?;
+        let row = releases::read_release(&core.db, visible, id).await?;
         let row = row.ok_or(NOT_FOUND)?;
-        scope.require_to_read(Role::Developer)?;
+        scope.read_projects_as(ProjectOperation::ReadSecrets, Role::Developer)?;
         if row.image.is_some() {
             return Err(Error::NotFound("a source of this release"));
         }

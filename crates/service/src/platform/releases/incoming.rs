@@ -3,6 +3,7 @@
 //! Between two pieces no thread waits: a sender may be slow.
 
 use super::limits::{ReleaseLimits, storing};
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_blobs::{BlobError, Content, Digest, PublishedBlobs};
 use estrade_model::ProjectId;
@@ -29,7 +30,7 @@ pub struct IncomingContent {
 /// Begins to receive a content.
 pub async fn begin_content(core: &Core, scope: &Scope, project: &str) -> Result<IncomingContent> {
     // The write checks the role again: the upload may take hours.
-    scope.require_to_read(Role::Developer)?;
+    scope.read_projects_as(ProjectOperation::Write, Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     Ok(IncomingContent {
         project: row.id,
@@ -183,8 +184,8 @@ pub async fn keep_upload(
             ),
         });
     }
-    let permission = scope.require(Role::Developer)?;
-    let (owner, project, now) = (scope.owner, received.project, core.now());
+    let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
+    let (visible, project, now) = (permission.projects(), received.project, core.now());
     let published = received.publish(core).await?;
     let (new, held) = (published.blobs().to_vec(), published.hold());
     let noted = permission
@@ -193,7 +194,10 @@ pub async fn keep_upload(
             Box::pin(async move {
                 let key = ProjectKey::Id(project);
                 // It may have been deleted since the upload began.
-                if project_rows::find_project(tx, owner, &key).await?.is_none() {
+                if project_rows::find_project(tx, visible, &key)
+                    .await?
+                    .is_none()
+                {
                     return Err(Error::NotFound("the project"));
                 }
                 keep_content(tx, &new, announced).await?;

@@ -1,6 +1,7 @@
 //! Releases as they are listed, read and waited for.
 
 use super::naming::{NOT_FOUND, tag};
+use crate::identity::access::ProjectOperation;
 use crate::watch::Watch;
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::ReleaseId;
@@ -84,7 +85,7 @@ pub async fn list_releases(
 
 /// A release, and its version for conditional requests.
 pub async fn read_release(core: &Core, scope: &Scope, id: ReleaseId) -> Result<(Release, i64)> {
-    let row = releases::read_release(&core.db, scope.owner, id).await?;
+    let row = releases::read_release(&core.db, scope.projects(ProjectOperation::Read)?, id).await?;
     let row = row.ok_or(NOT_FOUND)?;
     // What comes before it changes with releases of other projects, too.
     let ahead = i64::try_from(row.queue.unwrap_or(0)).unwrap_or(0);

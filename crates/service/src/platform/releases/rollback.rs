@@ -2,6 +2,7 @@
 
 use super::naming::{NOT_FOUND, tag};
 use super::queue::queue_rerun;
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::disks};
 use estrade_model::ReleaseId;
 use estrade_model::platform::Platform;
@@ -19,21 +20,21 @@ pub fn rollback_release<'a>(
     id: ReleaseId,
 ) -> BoxFuture<'a, Result<ReleaseId>> {
     Box::pin(async move {
-        let permission = scope.require(Role::Developer)?;
-        let (owner, now, new) = (scope.owner, core.now(), core.new_id()?);
+        let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
+        let (visible, now, new) = (permission.projects(), core.now(), core.new_id()?);
         let shared = Arc::clone(core);
         permission
             .transact(core, move |tx| {
                 let core = Arc::clone(&shared);
                 Box::pin(async move {
-                    let row = releases::find_release(tx, owner, id).await?;
+                    let row = releases::find_release(tx, visible, id).await?;
                     let row = row.ok_or(NOT_FOUND)?;
                     require_rollback_target(&row)?;
                     if row.platform != Platform::Static {
                         disks::require_disks_of(tx, &core, row.project, id).await?;
                     }
                     let key = estrade_model::project::ProjectKey::Id(row.project);
-                    let project = projects::find_project(tx, owner, &key).await?;
+                    let project = projects::find_project(tx, visible, &key).await?;
                     let project = project.ok_or(NOT_FOUND)?;
                     let message = Some(format!("Roll back to {}", tag(row.number)));
                     let kind = (new, ReleaseType::Rollback);

@@ -1,6 +1,7 @@
 //! Archives that clients upload, for releases to be made from.
 
 use super::incoming::{ReceivedContent, keep_content, settle};
+use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::project::ProjectKey;
 use estrade_model::release::{ArchiveFormat, SourceId};
@@ -22,9 +23,9 @@ pub fn create_source<'a>(
                 message: "file: is neither a .tar.gz nor a .zip, as its first bytes show".into(),
             });
         };
-        let permission = scope.require(Role::Developer)?;
-        let (owner, new) = (
-            scope.owner,
+        let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
+        let (visible, new) = (
+            permission.projects(),
             NewSource {
                 id: core.new_id()?,
                 project: received.project,
@@ -42,7 +43,10 @@ pub fn create_source<'a>(
                 Box::pin(async move {
                     let key = ProjectKey::Id(new.project);
                     // It may have been deleted since the upload began.
-                    if project_rows::find_project(tx, owner, &key).await?.is_none() {
+                    if project_rows::find_project(tx, visible, &key)
+                        .await?
+                        .is_none()
+                    {
                         return Err(Error::NotFound("the project"));
                     }
                     keep_content(tx, &blobs, new.digest).await?;

@@ -5,6 +5,7 @@ use super::incoming::cleaned_up;
 use super::known::{self, SimilarArtifact};
 use super::layout::{inside, is_project_file, warn_of_sources};
 use super::limits::{ReleaseLimits, storing};
+use crate::identity::access::ProjectOperation;
 use crate::priority_gate::{ForegroundGuard, PriorityGate};
 use crate::{Core, Error, Result, Scope, platform::projects};
 use bytes::Bytes;
@@ -54,7 +55,7 @@ pub async fn begin_upload(
     project: &str,
 ) -> Result<Upload> {
     // What writes is the release that it becomes a part of.
-    scope.require_to_read(Role::Developer)?;
+    scope.read_projects_as(ProjectOperation::Write, Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     let limits = ReleaseLimits::of(core, &row.plan);
     let mut staging = limits.stage(core);

@@ -35,7 +35,7 @@ pub(crate) struct World {
     /// A team that the owner is in, and the intruder is not.
     pub(crate) team: String,
     member: String,
-    project: String,
+    pub(crate) project: String,
     project_name: &'static str,
     release: String,
     token: String,
@@ -246,7 +246,7 @@ impl World {
 fn forget_uses(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            for field in ["lastUsedAt", "checkedAt", "problem"] {
+            for field in ["lastUsedAt", "lastUsedFrom", "checkedAt", "problem"] {
                 fields.remove(field);
             }
             fields.values_mut().for_each(forget_uses);

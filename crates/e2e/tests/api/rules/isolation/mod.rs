@@ -1,7 +1,7 @@
 //! Tenants cannot read, change, delete or detect each other's things: every operation of both
 //! documents, so that a new one cannot be forgotten. `cases` says how each is tried.
 
-mod cases;
+pub(crate) mod cases;
 
 use crate::rules::routes::{Operation, operations};
 use cases::{Case, Try, World, case};
@@ -65,7 +65,12 @@ async fn intrude(app: &TestApp, world: &World) {
     }
 }
 
-async fn send(user: &User, operation: &Operation, path: &str, body: Option<&Value>) -> ApiResponse {
+pub(crate) async fn send(
+    user: &User,
+    operation: &Operation,
+    path: &str,
+    body: Option<&Value>,
+) -> ApiResponse {
     request(user, operation, path, body).await
 }
 
@@ -78,7 +83,7 @@ fn request(user: &User, operation: &Operation, path: &str, body: Option<&Value>)
 }
 
 /// Demands that nothing but the request id tells two answers apart.
-fn assert_alike(name: &str, seen: &ApiResponse, unseen: &ApiResponse) {
+pub(crate) fn assert_alike(name: &str, seen: &ApiResponse, unseen: &ApiResponse) {
     let told = |answer: &ApiResponse| {
         let mut headers: HeaderMap = answer.headers().clone();
         headers.remove("x-request-id");
