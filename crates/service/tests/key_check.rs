@@ -189,10 +189,8 @@ async fn a_person_calls_with_a_key_under_its_rules(at: &Installation) {
     // Others do not find it, and who may only look does not spend.
     let foreign = check.authorize_person(&bob, key.id, workspace).await;
     assert!(matches!(foreign, Err(Error::NotFound(_))));
-    let viewer = Scope {
-        role: Role::Viewer,
-        ..ada.clone()
-    };
+    let mut viewer = ada.clone();
+    viewer.role = Role::Viewer;
     let looking = check.authorize_person(&viewer, key.id, workspace).await;
     assert!(matches!(looking, Err(Error::Forbidden(_))));
     let other: estrade_model::WorkspaceId = "0123456789abcdef01234567".parse().unwrap();
