@@ -4,17 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Upper bounds of the buckets for the time to answer.
-pub const BUCKETS: [Duration; 9] = [
-    Duration::from_micros(50),
-    Duration::from_micros(100),
-    Duration::from_micros(250),
-    Duration::from_micros(500),
-    Duration::from_millis(1),
-    Duration::from_millis(5),
-    Duration::from_millis(25),
-    Duration::from_millis(100),
-    Duration::from_secs(1),
-];
+pub use estrade_service::RESPONSE_TIMES as BUCKETS;
 
 /// The numbers of one project. No lock: each is a counter of its own.
 ///

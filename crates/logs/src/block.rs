@@ -8,6 +8,7 @@ use crate::line::{Cursor, KeptLine};
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{InstanceId, InstanceKey, LogLine};
 use estrade_store::log_blocks::{LogBlock, NewLogBlock, SPAN};
+use std::sync::Arc;
 
 const FORMAT: u8 = 1;
 /// What a line takes besides its text.
@@ -104,12 +105,14 @@ pub fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> Result<u
         return Err(Error::Damaged);
     };
     let raw = zstd::bulk::decompress(packed, MAX_UNPACKED).map_err(Error::Compression)?;
+    let instance: Arc<str> = Arc::from(block.instance.as_str());
     let (mut rest, mut at, mut index) = (raw.as_slice(), 0_i64, 0);
     while !rest.is_empty() {
         let (since, stderr, text) = take_line(&mut rest).ok_or(Error::Damaged)?;
         at = at.wrapping_add(since);
         line(&Unpacked {
             block,
+            instance: &instance,
             index,
             at,
             stderr,
@@ -123,6 +126,7 @@ pub fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> Result<u
 /// A line of a block, before it is filtered.
 pub struct Unpacked<'b> {
     block: &'b LogBlock,
+    instance: &'b Arc<str>,
     index: u32,
     /// When it was written, in nanoseconds since the epoch.
     pub at: i64,
@@ -146,6 +150,7 @@ impl Unpacked<'_> {
         KeptLine {
             cursor: self.cursor(),
             release: self.block.release,
+            instance: Arc::clone(self.instance),
             at: self.at,
             stderr: self.stderr,
             text: self.text.to_owned(),
@@ -178,6 +183,7 @@ mod tests {
         LogBlock {
             number: 7,
             release: "0123456789abcdef01234567".parse().unwrap(),
+            instance: "web".to_owned(),
             first_at: 0,
             last_at: 0,
             data: pack(&batch.raw).unwrap(),

@@ -19,6 +19,8 @@ pub struct LineFilter {
     pub end: i64,
     /// Only those of this release.
     pub release: Option<ReleaseId>,
+    /// Only those of this instance.
+    pub instance: Option<String>,
     /// In lower case.
     search: Option<String>,
 }
@@ -31,8 +33,15 @@ impl LineFilter {
             start,
             end,
             release,
+            instance: None,
             search: search.map(str::to_lowercase),
         }
+    }
+
+    fn wants_block(&self, block: &LogBlock) -> bool {
+        let is_of_release = self.release.is_none_or(|release| release == block.release);
+        let instance = self.instance.as_deref();
+        is_of_release && instance.is_none_or(|instance| instance == block.instance)
     }
 
     fn wants(&self, line: &Unpacked<'_>) -> bool {
@@ -63,10 +72,7 @@ pub fn find_lines(
     let (mut found, mut searched) = (Vec::with_capacity(blocks.len()), 0);
     for block in blocks {
         let mut lines = Vec::new();
-        if filter
-            .release
-            .is_none_or(|release| release == block.release)
-        {
+        if filter.wants_block(block) {
             searched += unpack(block, |line| {
                 if line.cursor() > after && filter.wants(line) {
                     lines.push(line.keep());
@@ -148,6 +154,7 @@ mod tests {
                 index: u32::try_from(at).unwrap(),
             },
             release: "0123456789abcdef01234567".parse().unwrap(),
+            instance: "web".into(),
             at,
             stderr: false,
             text: text.to_owned(),

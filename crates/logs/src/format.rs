@@ -77,6 +77,7 @@ mod tests {
         KeptLine {
             cursor: Cursor { block: 1, index: 2 },
             release: release.repeat(24).parse().unwrap(),
+            instance: "web".into(),
             at,
             stderr,
             text: text.to_owned(),

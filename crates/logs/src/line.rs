@@ -3,6 +3,7 @@
 use estrade_model::{Invalid, ReleaseId};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A line as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +11,8 @@ pub struct KeptLine {
     /// Its place in the order in which lines were stored.
     pub cursor: Cursor,
     pub release: ReleaseId,
+    /// Of which instance, as the engine calls it.
+    pub instance: Arc<str>,
     /// When it was written, in nanoseconds since the epoch.
     pub at: i64,
     /// Whether it was written to stderr.

@@ -14,13 +14,13 @@ use std::time::Duration;
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A source of events for one client.
-pub(crate) trait Follower: Send + 'static {
+pub trait Follower: Send + 'static {
     /// What comes, each ready to be sent.
     fn next(&mut self) -> impl Future<Output = Result<Vec<Event>>> + Send;
 }
 
 /// What the client has seen last; `what` it is the id of, for the refusal.
-pub(crate) fn last_seen<T: FromStr>(headers: &HeaderMap, what: &str) -> Result<Option<T>> {
+pub fn last_seen<T: FromStr>(headers: &HeaderMap, what: &str) -> Result<Option<T>> {
     let Some(value) = headers
         .get("last-event-id")
         .filter(|value| !value.is_empty())
@@ -35,7 +35,7 @@ pub(crate) fn last_seen<T: FromStr>(headers: &HeaderMap, what: &str) -> Result<O
 
 /// Responds with the events of a follower. The stream ends when they end, the caller loses access, or the
 /// server shuts down; the client then reconnects.
-pub(crate) fn respond(app: AppState, caller: Caller, follower: impl Follower) -> Response {
+pub fn respond(app: AppState, caller: Caller, follower: impl Follower) -> Response {
     let start = (app, caller, follower);
     let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
         let batch = tokio::select! {

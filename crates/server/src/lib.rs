@@ -22,7 +22,7 @@ mod endpoints;
 pub mod error;
 pub mod extract;
 pub mod fair_slots;
-mod follow;
+pub mod follow;
 pub mod health;
 pub mod idempotency;
 mod listen_error;

@@ -313,6 +313,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
     workers.spawn(Arc::clone(&services.log_collector).run(stop.clone()));
     workers.spawn(Arc::clone(&services.meter).run(stop.clone()));
+    workers.spawn(Arc::clone(&services.traffic).run(stop.clone()));
     workers.spawn(gc::rows::run(
         Arc::clone(&app.core),
         Arc::clone(&services.tokens),

@@ -33,6 +33,6 @@ pub use core::Core;
 pub use error::{Error, Result};
 pub use estrade_store::clock::Clock;
 pub use identity::access::{Caller, Credential, Origin, Scope};
-pub use publisher::{Publisher, PublisherSlot, Traffic};
+pub use publisher::{Publisher, PublisherSlot, RESPONSE_TIMES, Traffic};
 pub use services::Services;
 pub use settings::{Quotas, Settings, UnknownWorkspace};

@@ -34,6 +34,11 @@ pub trait Publisher: Send + Sync {
     fn traffic(&self, _project: ProjectId) -> Option<Traffic> {
         None
     }
+
+    /// The traffic of every project that had any on this node.
+    fn all_traffic(&self) -> Vec<(ProjectId, Traffic)> {
+        Vec::new()
+    }
 }
 
 /// The publisher of this node, set once it exists.
@@ -58,4 +63,19 @@ pub struct Traffic {
     pub requests: [u64; 5],
     /// Bytes of their bodies.
     pub bytes: u64,
+    /// Responses by the time that they took: up to each of [`RESPONSE_TIMES`], and longer than the last.
+    pub times: [u64; RESPONSE_TIMES.len() + 1],
 }
+
+/// Upper bounds of the histogram of the time to respond.
+pub const RESPONSE_TIMES: [Duration; 9] = [
+    Duration::from_micros(50),
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(25),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+];

@@ -13,6 +13,7 @@ use crate::platform::containers::logs::{ContainerLogs, LogCollector};
 use crate::platform::containers::usage::UsageMeter;
 use crate::platform::disks::ResizeSlot;
 use crate::platform::releases::EagerCompressor;
+use crate::platform::traffic::TrafficRecorder;
 use crate::publisher::PublisherSlot;
 use crate::write_probe::WriteProbe;
 use crate::{Caller, Core, Credential, Result};
@@ -48,6 +49,8 @@ pub struct Services {
     pub fleet: Arc<Fleet>,
     /// Measures what instances use.
     pub meter: Arc<UsageMeter>,
+    /// Records the traffic of projects.
+    pub traffic: Arc<TrafficRecorder>,
 }
 
 impl Services {
@@ -57,6 +60,8 @@ impl Services {
         let log_collector = LogCollector::new(core, &logs);
         let logins = Arc::new(Logins::new(core));
         let fleet = Fleet::new(core, &publisher, &log_collector);
+        let meter = UsageMeter::new(&fleet);
+        let traffic = Arc::new(TrafficRecorder::new(core, &publisher, &meter));
         Self {
             tokens: Arc::new(AccountTokens::new(core)),
             sessions: Arc::new(Sessions::new(core, &logins)),
@@ -70,7 +75,8 @@ impl Services {
             resize_slot: ResizeSlot::default(),
             logs,
             log_collector,
-            meter: UsageMeter::new(&fleet),
+            meter,
+            traffic,
             fleet,
         }
     }

@@ -55,6 +55,7 @@ pub mod sources;
 mod sqlite;
 pub mod teams;
 pub mod tokens;
+pub mod traffic;
 pub mod usage;
 pub mod value;
 pub mod variants;

@@ -31,6 +31,8 @@ pub struct LogBlock {
     /// Rises within a project in the order of commits.
     pub number: i64,
     pub release: ReleaseId,
+    /// Of which instance, as the engine calls it.
+    pub instance: String,
     /// The earliest moment of a line, in nanoseconds.
     pub first_at: i64,
     /// The latest moment of a line.
@@ -43,6 +45,7 @@ impl Record for LogBlock {
         Ok(Self {
             number: row.take()?,
             release: row.take()?,
+            instance: row.take()?,
             first_at: row.take()?,
             last_at: row.take()?,
             data: row.take()?,
@@ -109,7 +112,7 @@ pub async fn list_instance_blocks(
     from: i64,
 ) -> Result<Vec<LogBlock>, StoreError> {
     db.read(
-        "SELECT number, release_id, first_at, last_at, data FROM log_blocks
+        "SELECT number, release_id, instance, first_at, last_at, data FROM log_blocks
          WHERE instance = $1 AND last_at >= $2 ORDER BY number",
     )
     .bind(instance)
@@ -139,7 +142,7 @@ pub async fn list_blocks_backward(
 ) -> Result<Vec<LogBlock>, StoreError> {
     let (at, number) = after.unwrap_or((i64::MAX, i64::MAX));
     db.read(
-        "SELECT number, release_id, first_at, last_at, data FROM log_blocks
+        "SELECT number, release_id, instance, first_at, last_at, data FROM log_blocks
          WHERE project_id = $1 AND last_at >= $2 AND last_at <= $3 AND first_at <= $4
              AND (last_at, number) < ($5, $6) AND release_id = COALESCE($7, release_id)
          ORDER BY last_at DESC, number DESC LIMIT $8",
@@ -165,7 +168,7 @@ pub async fn list_blocks_forward(
 ) -> Result<Vec<LogBlock>, StoreError> {
     let (at, number) = after.unwrap_or((i64::MIN, i64::MIN));
     db.read(
-        "SELECT number, release_id, first_at, last_at, data FROM log_blocks
+        "SELECT number, release_id, instance, first_at, last_at, data FROM log_blocks
          WHERE project_id = $1 AND first_at >= $2 AND first_at <= $3 AND last_at >= $4
              AND (first_at, number) > ($5, $6) AND release_id = COALESCE($7, release_id)
          ORDER BY first_at, number LIMIT $8",
@@ -190,7 +193,7 @@ pub async fn list_blocks_above(
     count: u32,
 ) -> Result<Vec<LogBlock>, StoreError> {
     db.read(
-        "SELECT number, release_id, first_at, last_at, data FROM log_blocks
+        "SELECT number, release_id, instance, first_at, last_at, data FROM log_blocks
          WHERE project_id = $1 AND number > $2 ORDER BY number LIMIT $3",
     )
     .bind(project)
@@ -208,7 +211,7 @@ pub async fn list_blocks_below(
     count: u32,
 ) -> Result<Vec<LogBlock>, StoreError> {
     db.read(
-        "SELECT number, release_id, first_at, last_at, data FROM log_blocks
+        "SELECT number, release_id, instance, first_at, last_at, data FROM log_blocks
          WHERE project_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3",
     )
     .bind(project)
@@ -274,7 +277,7 @@ pub async fn list_blocks_of(
     (from, to): (i64, i64),
 ) -> Result<Vec<LogBlock>, StoreError> {
     db.read(
-        "SELECT number, release_id, first_at, last_at, data FROM log_blocks
+        "SELECT number, release_id, instance, first_at, last_at, data FROM log_blocks
          WHERE project_id = $1 AND instance = $2 AND number >= $3 AND number <= $4
          ORDER BY number",
     )

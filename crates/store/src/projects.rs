@@ -42,15 +42,23 @@ pub struct ProjectRow {
     pub fail_reason: Option<String>,
 }
 
+/// What [`ProjectRow`] is read from.
+macro_rules! project_columns {
+    () => {
+        "p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
+         p.read_only_root, p.zero_downtime, p.default_subdomain, p.current_release, p.releases, p.ready_releases,
+         p.created_at, p.version, p.fail_reason, n.id, n.name,
+         EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)"
+    };
+}
+
 /// The row as queries read it; `tail` picks which. Never more than one query, whatever the list.
 macro_rules! select_projects {
     ($tail:literal) => {
         concat!(
-            "SELECT p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
-                    p.read_only_root, p.zero_downtime, p.default_subdomain, p.current_release, p.releases, p.ready_releases,
-                    p.created_at, p.version, p.fail_reason, n.id, n.name,
-                    EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)
-             FROM projects p LEFT JOIN networks n ON n.id = p.network_id ",
+            "SELECT ",
+            project_columns!(),
+            " FROM projects p LEFT JOIN networks n ON n.id = p.network_id ",
             $tail
         )
     };
@@ -153,6 +161,72 @@ pub async fn list_projects(
         None => query.fetch_all().await,
         Some(only) => query.bind(only).fetch_all().await,
     }
+}
+
+/// Which of an owner's projects a page of the list shows, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct PageOfProjects {
+    /// Strictly before this one.
+    pub before: Option<ProjectId>,
+    /// Only those with this text in their name: letters, digits and hyphens, none of which `LIKE` gives a meaning.
+    pub search: Option<String>,
+    pub count: u32,
+}
+
+impl PageOfProjects {
+    pub(crate) fn pattern(&self) -> String {
+        let search = self.search.as_deref().unwrap_or_default();
+        format!("%{search}%")
+    }
+}
+
+/// A project in a list, with what the list says of its release and its address.
+#[derive(Debug, Clone)]
+pub struct ListedProject {
+    pub project: ProjectRow,
+    /// The number of the release that serves, and when it was made.
+    pub release: Option<(u64, Timestamp)>,
+    /// Its first domain that is active.
+    pub domain: Option<String>,
+}
+
+impl Record for ListedProject {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let project = ProjectRow::from_row(row)?;
+        let release: (Option<u64>, Option<Timestamp>) = (row.take()?, row.take()?);
+        Ok(Self {
+            project,
+            release: release.0.zip(release.1),
+            domain: row.take()?,
+        })
+    }
+}
+
+/// A page of the visible projects with what the list shows: one query, however many there are.
+pub async fn list_page(
+    db: &Db,
+    visible: ProjectFilter,
+    page: &PageOfProjects,
+) -> Result<Vec<ListedProject>, StoreError> {
+    db.read(concat!(
+        "SELECT ",
+        project_columns!(),
+        ", c.number, c.created_at,
+            CASE WHEN p.default_subdomain THEN NULL ELSE
+                (SELECT d.name FROM domains d WHERE d.project_id = p.id AND d.active ORDER BY d.id LIMIT 1)
+            END
+         FROM projects p LEFT JOIN networks n ON n.id = p.network_id
+         LEFT JOIN releases c ON c.id = p.current_release
+         WHERE p.owner_id = $1 AND p.id < $2 AND p.name LIKE $3 AND p.id = COALESCE($5, p.id)
+         ORDER BY p.id DESC LIMIT $4"
+    ))
+    .bind(visible.owner())
+    .bind(value::before(page.before))
+    .bind(page.pattern())
+    .bind(page.count)
+    .bind(visible.only())
+    .fetch_all()
+    .await
 }
 
 /// A project among those that are visible.

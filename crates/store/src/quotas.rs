@@ -1,6 +1,6 @@
 //! How much an owner has: counters beside the owner, so that a quota costs one indexed update.
 
-use crate::{StoreError, Tx};
+use crate::{Db, StoreError, Tx};
 use estrade_model::OwnerId;
 
 /// What is counted per owner.
@@ -41,4 +41,15 @@ pub async fn count_down(tx: &mut Tx, owner: OwnerId, what: Counted) -> Result<()
         Counted::Workspaces => "UPDATE owners SET workspaces = workspaces - 1 WHERE id = $1",
     };
     tx.query(sql).bind(owner).execute().await.map(drop)
+}
+
+/// How many an owner has.
+pub async fn read_count(db: &Db, owner: OwnerId, what: Counted) -> Result<u64, StoreError> {
+    let sql = match what {
+        Counted::Projects => "SELECT projects FROM owners WHERE id = $1",
+        Counted::Keys => "SELECT keys FROM owners WHERE id = $1",
+        Counted::Workspaces => "SELECT workspaces FROM owners WHERE id = $1",
+    };
+    let count: Option<u64> = db.read(sql).bind(owner).fetch_optional().await?;
+    Ok(count.unwrap_or(0))
 }

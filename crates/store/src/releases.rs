@@ -4,7 +4,7 @@ use crate::projects::ProjectFilter;
 use crate::{Db, Query, Record, Row, StoreError, Tx};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, ReleaseState, ReleaseType, SourceId};
-use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
+use estrade_model::{AccountId, OwnerId, ProjectId, ReleaseId, Timestamp};
 
 /// A release as stored, and how it stands beside the others of its project.
 #[derive(Debug, Clone)]
@@ -218,6 +218,55 @@ pub async fn insert_release(
     .execute()
     .await
     .map(drop)
+}
+
+/// Notes who made a release.
+pub async fn set_author(tx: &mut Tx, id: ReleaseId, author: AccountId) -> Result<(), StoreError> {
+    tx.query("UPDATE releases SET created_by = $2 WHERE id = $1")
+        .bind(id)
+        .bind(author)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Who made a release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseAuthor {
+    pub release: ReleaseId,
+    pub fullname: String,
+    pub email: String,
+}
+
+impl Record for ReleaseAuthor {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            release: row.take()?,
+            fullname: row.take()?,
+            email: row.take()?,
+        })
+    }
+}
+
+/// Who made the newest `count` releases of a project up to one, as far as it is known.
+pub async fn list_authors(
+    db: &Db,
+    project: ProjectId,
+    newest: ReleaseId,
+    count: u32,
+) -> Result<Vec<ReleaseAuthor>, StoreError> {
+    db.read(
+        "SELECT r.id, a.fullname, a.email FROM
+             (SELECT id, created_by FROM releases
+              WHERE project_id = $1 AND number <= (SELECT number FROM releases WHERE id = $2)
+              ORDER BY number DESC LIMIT $3) r
+         JOIN accounts a ON a.id = r.created_by",
+    )
+    .bind(project)
+    .bind(newest)
+    .bind(count)
+    .fetch_all()
+    .await
 }
 
 /// What a release runs.

@@ -1,5 +1,6 @@
 //! Platform API: contents that are sent ahead of the release that names them.
 
+use crate::api_error::ApiError;
 use crate::app::AppState;
 use crate::auth::Scoped;
 use crate::body_reader::{BodyLimits, BodyReader};
@@ -9,7 +10,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use estrade_blobs::{BadDigest, Digest};
-use estrade_service::{Error, platform::releases};
+use estrade_service::{Error, Scope, platform::releases};
 
 /// A content that is kept.
 #[derive(Debug, serde::Serialize, utoipa::ToSchema)]
@@ -40,8 +41,25 @@ pub async fn put_blob(
     Params((project, digest)): Params<(String, String), PlatformError>,
     request: Request,
 ) -> Result<(StatusCode, Json<KeptBlob>), PlatformError> {
+    let (is_new, kept) = receive_blob(&app, &scope, &project, &digest, request).await?;
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(kept)))
+}
+
+/// Keeps the body of a request under its digest; true when the project did not have it.
+pub async fn receive_blob(
+    app: &AppState,
+    scope: &Scope,
+    project: &str,
+    digest: &str,
+    request: Request,
+) -> Result<(bool, KeptBlob), ApiError> {
     // Before the body is read: a stranger's 256 MiB are not worth receiving.
-    let mut incoming = releases::begin_content(&app.core, &scope, &project).await?;
+    let mut incoming = releases::begin_content(&app.core, scope, project).await?;
     let digest: Digest = digest
         .parse()
         .map_err(|bad: BadDigest| Error::invalid(format!("digest: {bad}")))?;
@@ -52,11 +70,6 @@ pub async fn put_blob(
     }
     let received = incoming.end().await?;
     let size = received.size();
-    let is_new = releases::keep_upload(&app.core, &scope, received, digest).await?;
-    let status = if is_new {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
-    };
-    Ok((status, Json(KeptBlob { digest, size })))
+    let is_new = releases::keep_upload(&app.core, scope, received, digest).await?;
+    Ok((is_new, KeptBlob { digest, size }))
 }

@@ -83,6 +83,7 @@ pub async fn read_logs(
         direction: params.direction.unwrap_or_default(),
         search: params.search,
         release: params.release,
+        instance: None,
         last_lines: params.last_lines,
     };
     if params.follow == Some(true) {

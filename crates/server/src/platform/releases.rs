@@ -197,27 +197,67 @@ async fn create(
     request: Request,
     status: StatusCode,
 ) -> Result<Response, ApiError> {
-    let client = client_name(request.headers());
     let (head, body) = request.into_parts();
-    // Before the body is read: a stranger's or a viewer's 256 MiB are not worth receiving.
-    let upload =
-        releases::begin_upload(&app.core, &app.services.eager_compressor, &scope, &project).await?;
-    let limits = BodyLimits::upload(app.core.settings.max_release_bytes);
-    let spool = app
-        .spool
-        .receive(Request::from_parts(head.clone(), body), limits)
-        .await?;
-    let spool = Arc::new(spool);
-    let hashed = Arc::clone(&spool);
+    let request = Request::from_parts(head.clone(), body);
+    let received = ReceivedRelease::receive(&app, &scope, &project, request).await?;
+    let hashed = Arc::clone(&received.spool);
     let hash = move || *hashed.hash().as_bytes();
     let (caller, state) = (scope.caller.clone(), AppState::clone(&app));
     let work = async move {
-        match execute(&state, &scope, &project, client, spool, upload).await {
+        match received.create(&state, &scope, &project).await {
             Ok(release_id) => (status, Json(ReleaseCreated { release_id })).into_response(),
             Err(error) => PlatformError::from(error).into_response(),
         }
     };
     idempotency::execute(&app, &caller, &head, hash, work).await
+}
+
+/// Creates a release from the body of a request, as the API does.
+pub async fn receive_release(
+    app: &AppState,
+    scope: &Scope,
+    project: &str,
+    request: Request,
+) -> Result<ReleaseId, ApiError> {
+    let received = ReceivedRelease::receive(app, scope, project, request).await?;
+    received.create(app, scope, project).await
+}
+
+/// The body of a create-release request, before it is read.
+struct ReceivedRelease {
+    client: Option<String>,
+    spool: Arc<Spool>,
+    upload: releases::Upload,
+}
+
+impl ReceivedRelease {
+    async fn receive(
+        app: &AppState,
+        scope: &Scope,
+        project: &str,
+        request: Request,
+    ) -> Result<Self, ApiError> {
+        let client = client_name(request.headers());
+        // Before the body is read: a stranger's or a viewer's 256 MiB are not worth receiving.
+        let compressor = &app.services.eager_compressor;
+        let upload = releases::begin_upload(&app.core, compressor, scope, project).await?;
+        let limits = BodyLimits::upload(app.core.settings.max_release_bytes);
+        let spool = Arc::new(app.spool.receive(request, limits).await?);
+        Ok(Self {
+            client,
+            spool,
+            upload,
+        })
+    }
+
+    async fn create(
+        self,
+        app: &AppState,
+        scope: &Scope,
+        project: &str,
+    ) -> Result<ReleaseId, ApiError> {
+        execute(app, scope, project, self.client, self.spool, self.upload).await
+    }
 }
 
 async fn execute(
@@ -251,7 +291,8 @@ async fn execute(
     Ok(releases::create_release(&app.core, scope, project, new, source).await?)
 }
 
-fn client_name(headers: &HeaderMap) -> Option<String> {
+/// The name of the client that a release is made with.
+pub fn client_name(headers: &HeaderMap) -> Option<String> {
     headers
         .get(header::USER_AGENT)?
         .to_str()

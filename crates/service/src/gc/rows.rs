@@ -5,13 +5,14 @@ use crate::ai::key_check::KeyCheck;
 use crate::idempotency::{Idempotency, RENEW_INTERVAL};
 use crate::identity::credentials::AccountTokens;
 use crate::identity::sessions::{self, Sessions};
+use crate::platform::traffic::{HALF_HOURS_RETENTION, MINUTES_RETENTION};
 use crate::{Core, Error, Result, ai::usage, identity::login};
 use estrade_ledger::retention;
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
 use estrade_store::{
     StoreError, acme, changes, disks, former_names, idempotency as answers, invitations, keys,
-    login_attempts, reset_links, sessions as session_rows, tokens,
+    login_attempts, reset_links, sessions as session_rows, tokens, traffic,
 };
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -168,6 +169,16 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     let old = now.before(UNUSED_DISKS_RETENTION);
     drain("unused_disks", stop, || {
         disks::prune_unused(db, old, BATCH_ROWS)
+    })
+    .await;
+    let old = now.before(MINUTES_RETENTION);
+    drain("project_traffic", stop, || {
+        traffic::prune_minutes(db, old, BATCH_ROWS)
+    })
+    .await;
+    let old = now.before(HALF_HOURS_RETENTION);
+    drain("project_traffic", stop, || {
+        traffic::prune_half_hours(db, old, BATCH_ROWS)
     })
     .await;
     drain("acme_challenges", stop, || {

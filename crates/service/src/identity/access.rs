@@ -333,6 +333,11 @@ impl Permission {
         self.visible
     }
 
+    /// Who writes.
+    pub(crate) fn account(&self) -> AccountId {
+        self.account
+    }
+
     /// Runs `job` in a write transaction in which the caller still has the role that was required.
     pub(crate) async fn transact<T, F>(self, core: &Core, job: F) -> Result<T>
     where

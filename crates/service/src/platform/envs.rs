@@ -11,7 +11,7 @@ use estrade_model::release::ReleaseType;
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
 use estrade_store::envs::{self, EnvRow};
-use estrade_store::projects;
+use estrade_store::{projects, releases};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
@@ -85,7 +85,7 @@ fn replace_envs<'a>(
     Box::pin(async move {
         let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
         check_variables(&variables)?;
-        let (visible, now) = (permission.projects(), core.now());
+        let (visible, now, author) = (permission.projects(), core.now(), permission.account());
         // The id never changes, and the values are sealed for it before the transaction begins.
         let id = crate::platform::projects::find_project(core, scope, project)
             .await?
@@ -123,6 +123,7 @@ fn replace_envs<'a>(
                         now,
                     )
                     .await?;
+                    releases::set_author(tx, release, author).await?;
                     Ok(Some(release))
                 })
             })

@@ -10,3 +10,4 @@ pub mod networks;
 mod project_lookup;
 pub mod projects;
 pub mod releases;
+pub mod traffic;

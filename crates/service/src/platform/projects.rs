@@ -6,13 +6,13 @@ use crate::platform::events::{NewEvent, record_events};
 use crate::platform::project_lookup::NOT_FOUND;
 pub(crate) use crate::platform::project_lookup::{find_project, parse_key};
 use crate::{Core, Error, Result, Scope, platform::envs};
-use estrade_model::ProjectId;
 use estrade_model::names::{NetworkName, ProjectName};
 use estrade_model::plan::{BUNDLE_PLANS, Plan};
 use estrade_model::platform::Platform;
 use estrade_model::project::{CreateProject, NetworkId, Project, ProjectDetail, ProjectStatus};
 use estrade_model::team::Role;
-pub use estrade_store::projects::Switch;
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
+pub use estrade_store::projects::{PageOfProjects, Switch};
 use estrade_store::projects::{self, NewProject, ProjectRow};
 use estrade_store::quotas::{self, Counted};
 use estrade_store::{ChangeKind, StoreError, Tx, disks, domains, former_names, networks};
@@ -22,10 +22,16 @@ use std::time::Duration;
 const NAME_RESERVED_FOR: Duration = Duration::from_hours(30 * 24);
 /// How many names of deleted projects are kept for one owner: bounds how many names an owner can reserve.
 const MAX_FORMER_NAMES: u32 = 1000;
+/// Longest text to search names for.
+const MAX_SEARCH_BYTES: usize = 64;
 
 async fn on_the_wire(core: &Core, row: ProjectRow) -> Result<Project> {
     let url = project_url(core, &row).await?;
-    Ok(Project {
+    Ok(wire_project(row, url))
+}
+
+fn wire_project(row: ProjectRow, url: String) -> Project {
+    Project {
         id: row.id,
         created_at: row.created_at,
         plan_id: row.plan,
@@ -37,7 +43,7 @@ async fn on_the_wire(core: &Core, row: ProjectRow) -> Result<Project> {
         project_id: row.name,
         network: row.network,
         is_deployed: row.current_release.is_some(),
-    })
+    }
 }
 
 /// The public address of a project: its default subdomain, else its first domain that is verified. Empty when it
@@ -65,6 +71,85 @@ pub async fn list_projects(
         projects.push(on_the_wire(core, row).await?);
     }
     Ok(projects)
+}
+
+/// A project in a list, with the release that serves.
+#[derive(Debug, Clone)]
+pub struct ProjectSummary {
+    pub project: Project,
+    pub release: Option<LiveRelease>,
+}
+
+/// The release that serves.
+#[derive(Debug, Clone)]
+pub struct LiveRelease {
+    pub id: ReleaseId,
+    /// 1, 2, … per project.
+    pub number: u64,
+    pub created_at: Timestamp,
+}
+
+/// A page of the owner's projects as a list shows them, newest first, in one query.
+pub async fn list_summaries(
+    core: &Core,
+    scope: &Scope,
+    page: &PageOfProjects,
+) -> Result<Vec<ProjectSummary>> {
+    if !page.search.as_deref().is_none_or(is_part_of_a_name) {
+        return Ok(Vec::new());
+    }
+    let visible = scope.projects(ProjectOperation::Read)?;
+    let rows = projects::list_page(&core.db, visible, page).await?;
+    let summaries = rows.into_iter().map(|row| {
+        let url = if row.project.default_subdomain {
+            core.settings.project_url(&row.project.name)
+        } else {
+            let domain = row.domain.as_deref();
+            domain.map_or_else(String::new, |host| core.settings.domain_url(host))
+        };
+        let release = row.project.current_release.zip(row.release);
+        ProjectSummary {
+            release: release.map(|(id, (number, created_at))| LiveRelease {
+                id,
+                number,
+                created_at,
+            }),
+            project: wire_project(row.project, url),
+        }
+    });
+    Ok(summaries.collect())
+}
+
+/// A project with what its overview says of it.
+#[derive(Debug, Clone)]
+pub struct ProjectOverview {
+    pub project: Project,
+    /// How many releases it has had.
+    pub releases: u64,
+    /// Why its instances do not run, while they do not.
+    pub fail_reason: Option<String>,
+}
+
+/// A project with what its overview says of it.
+pub async fn read_overview(core: &Core, scope: &Scope, project: &str) -> Result<ProjectOverview> {
+    let row = find_project(core, scope, project).await?;
+    Ok(ProjectOverview {
+        releases: row.releases,
+        fail_reason: row.fail_reason.clone(),
+        project: on_the_wire(core, row).await?,
+    })
+}
+
+/// Whether a text can be in a project's name; others would mean something to `LIKE`.
+fn is_part_of_a_name(text: &str) -> bool {
+    let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    text.len() <= MAX_SEARCH_BYTES && text.bytes().all(allowed)
+}
+
+/// How many projects the owner has.
+pub async fn count_projects(core: &Core, scope: &Scope) -> Result<u64> {
+    let owner = scope.read(Operation::ReadPlatform)?;
+    Ok(quotas::read_count(&core.db, owner, Counted::Projects).await?)
 }
 
 /// A project with all that is known of it, and its version for conditional requests.

@@ -40,6 +40,17 @@ pub struct UsageMeter {
     fleet: Arc<Fleet>,
     /// Bounded by what runs: a project of which nothing ran for an hour is not in it.
     rings: Mutex<HashMap<ProjectId, Ring>>,
+    /// What was measured since it was last recorded; bounded by what runs within a minute.
+    unrecorded: Mutex<HashMap<ProjectId, UsageSums>>,
+}
+
+/// What the instances of a project used, one sample added to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct UsageSums {
+    pub(crate) samples: u64,
+    /// In thousandths of a core.
+    pub(crate) cpu_millis: u64,
+    pub(crate) memory_kib: u64,
 }
 
 /// What one measurement leaves for the next.
@@ -65,6 +76,7 @@ impl UsageMeter {
             core: Arc::clone(&fleet.core),
             fleet: Arc::clone(fleet),
             rings: Mutex::default(),
+            unrecorded: Mutex::default(),
         })
     }
 
@@ -133,6 +145,15 @@ impl UsageMeter {
 
     fn note(&self, used: HashMap<ProjectId, Use>) {
         let now = self.core.now();
+        {
+            let mut unrecorded = self.unrecorded.lock_ignoring_poison();
+            for (project, used) in &used {
+                let sums = unrecorded.entry(*project).or_default();
+                sums.samples += 1;
+                sums.cpu_millis += whole(used.cpu * 1000.0);
+                sums.memory_kib += used.memory / 1024;
+            }
+        }
         let mut rings = self.rings.lock_ignoring_poison();
         for (project, used) in used {
             rings.entry(project).or_default().push(&MetricSample {
@@ -144,6 +165,17 @@ impl UsageMeter {
                 instances: used.instances,
             });
         }
+    }
+
+    /// What was measured since the last call.
+    pub(crate) fn take_unrecorded(&self) -> HashMap<ProjectId, UsageSums> {
+        std::mem::take(&mut self.unrecorded.lock_ignoring_poison())
+    }
+
+    /// What was measured of a project and is not recorded yet.
+    pub(crate) fn unrecorded(&self, project: ProjectId) -> UsageSums {
+        let unrecorded = self.unrecorded.lock_ignoring_poison();
+        unrecorded.get(&project).copied().unwrap_or_default()
     }
 
     fn forget_old(&self) {
@@ -220,7 +252,9 @@ impl UsageMeter {
 
 fn requests_of(fleet: &Fleet, project: ProjectId) -> SummaryRequests {
     let traffic = fleet.publisher.get().and_then(|it| it.traffic(project));
-    let Traffic { requests, bytes } = traffic.unwrap_or_default();
+    let Traffic {
+        requests, bytes, ..
+    } = traffic.unwrap_or_default();
     SummaryRequests {
         total: requests.iter().sum(),
         by_status: STATUS_CLASSES.into_iter().zip(requests).collect(),

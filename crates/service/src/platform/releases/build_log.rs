@@ -5,15 +5,20 @@
 use super::naming::NOT_FOUND;
 use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope};
-use estrade_model::release::{BuildLine, BuildLogs, BuildState, LineId};
+use estrade_model::release::{BuildLine, BuildLogs, BuildState, LineId, ReleaseState};
 use estrade_model::{ReleaseId, Timestamp};
 use estrade_store::build_logs::{self, LineRow};
 use estrade_store::{Tx, releases};
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Longest line, in characters.
 const MAX_LINE_CHARS: usize = 2000;
 /// Most lines of one response; a follower requests the next ones after the last.
 const MAX_LINES: u32 = 1000;
+/// How often a follower looks for lines.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Lines that wait to be written.
 #[derive(Debug, Default)]
@@ -79,6 +84,58 @@ pub async fn read_build_logs(
         },
         build_output,
     })
+}
+
+/// Follows the build log of a release, from a line that was seen on.
+pub fn follow_build_log(
+    core: &Arc<Core>,
+    scope: &Scope,
+    id: ReleaseId,
+    after: Option<Timestamp>,
+) -> BuildLogFollower {
+    BuildLogFollower {
+        core: Arc::clone(core),
+        scope: scope.clone(),
+        id,
+        after,
+        state: None,
+    }
+}
+
+/// Reads the lines of a release as they are written.
+pub struct BuildLogFollower {
+    core: Arc<Core>,
+    scope: Scope,
+    id: ReleaseId,
+    after: Option<Timestamp>,
+    /// The state that was last returned.
+    state: Option<ReleaseState>,
+}
+
+impl BuildLogFollower {
+    /// Waits for the next lines or another state; none once the release has ended and every line was returned.
+    ///
+    /// A call that is dropped while it waits loses nothing.
+    pub fn next_lines(&mut self) -> BoxFuture<'_, Result<Option<BuildLogs>>> {
+        Box::pin(async move {
+            loop {
+                // A member who was removed from the team since the stream began gets no more lines.
+                self.scope = self.scope.renew(&self.core).await?;
+                let logs = read_build_logs(&self.core, &self.scope, self.id, self.after).await?;
+                let state = logs.release.state;
+                if !logs.build_output.is_empty() || self.state != Some(state) {
+                    let last = logs.build_output.last().map(|line| line.created_at);
+                    self.after = last.or(self.after);
+                    self.state = Some(state);
+                    return Ok(Some(logs));
+                }
+                if state.is_terminal() {
+                    return Ok(None);
+                }
+                tokio::time::sleep(FOLLOW_INTERVAL).await;
+            }
+        })
+    }
 }
 
 fn on_the_wire(release: ReleaseId, LineRow { at, line }: LineRow) -> Result<BuildLine> {

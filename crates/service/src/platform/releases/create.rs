@@ -19,7 +19,7 @@ use estrade_model::{Invalid, ReleaseId};
 use estrade_runtime::{ImageRef, VolumeName};
 use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
-use estrade_store::releases::{ReleaseDraft, ReleaseSpec};
+use estrade_store::releases::{self, ReleaseDraft, ReleaseSpec};
 use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows, sources};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -217,7 +217,8 @@ async fn commit(
     checked: CheckedRelease,
     contents: Option<Contents>,
 ) -> Result<()> {
-    let (visible, release) = (permission.projects(), Arc::new((checked, contents)));
+    let (visible, author) = (permission.projects(), permission.account());
+    let release = Arc::new((checked, contents));
     permission
         .transact(core, move |tx| {
             let release = Arc::clone(&release);
@@ -248,6 +249,7 @@ async fn commit(
                     artifacts::insert_artifact(tx, artifact, draft.project, manifest).await?;
                 }
                 queue_release(tx, draft).await?;
+                releases::set_author(tx, draft.id, author).await?;
                 note_warnings(tx, draft.id, warnings, draft.created_at).await
             })
         })

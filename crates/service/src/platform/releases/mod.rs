@@ -34,7 +34,7 @@ mod unpack;
 mod upload;
 pub mod worker;
 
-pub use build_log::read_build_logs;
+pub use build_log::{BuildLogFollower, follow_build_log, read_build_logs};
 pub(crate) use build_slots::BuildSlots;
 pub use cancel::cancel_release;
 pub use claim::Claim;
@@ -45,7 +45,10 @@ pub use download::{SourceDownload, SourceStream, download_source};
 pub use incoming::{IncomingContent, ReceivedContent, begin_content, keep_upload};
 pub(crate) use naming::tag;
 pub(crate) use queue::queue_rerun;
-pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
+pub use read::{
+    AuthoredRelease, ReleaseSummary, list_authored, list_releases, read_authored, read_release,
+    summarize_releases, wait_release,
+};
 pub use rollback::rollback_release;
 pub(crate) use sealed_settings::open_settings;
 pub use sources::create_source;

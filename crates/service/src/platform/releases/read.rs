@@ -7,7 +7,8 @@ use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::ReleaseId;
 use estrade_model::platform::Platform;
 use estrade_model::release::{Release, ReleaseState};
-use estrade_store::releases::{self, ReleaseRow};
+use estrade_store::releases::{self, ReleaseAuthor, ReleaseRow};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// More than can be in a queue: versions of a release that waits lie this far apart.
@@ -81,6 +82,68 @@ pub async fn list_releases(
     let project = projects::find_project(core, scope, project).await?;
     let rows = releases::list_releases(&core.db, project.id, before, count, skip).await?;
     rows.into_iter().map(on_the_wire).collect()
+}
+
+/// A release in a list, and who made it.
+#[derive(Debug, Clone)]
+pub struct AuthoredRelease {
+    pub release: Release,
+    /// The name of the account, or its address without one; none when the server made it, or the account is gone.
+    pub author: Option<String>,
+}
+
+/// A page of a project's releases with their authors, newest first.
+pub async fn list_authored(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    before: Option<ReleaseId>,
+    count: u32,
+) -> Result<Vec<AuthoredRelease>> {
+    let project = projects::find_project(core, scope, project).await?;
+    let rows = releases::list_releases(&core.db, project.id, before, count, 0).await?;
+    let Some(newest) = rows.first().map(|row| row.id) else {
+        return Ok(Vec::new());
+    };
+    let authors = releases::list_authors(&core.db, project.id, newest, count).await?;
+    let mut authors: HashMap<ReleaseId, String> = authors
+        .into_iter()
+        .map(|it| (it.release, name_of(it)))
+        .collect();
+    let authored = rows.into_iter().map(|row| {
+        let author = authors.remove(&row.id);
+        let release = on_the_wire(row)?;
+        Ok(AuthoredRelease { release, author })
+    });
+    authored.collect()
+}
+
+/// A release of a project, and who made it.
+pub async fn read_authored(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    id: ReleaseId,
+) -> Result<AuthoredRelease> {
+    let project = projects::find_project(core, scope, project).await?;
+    let visible = scope.projects(ProjectOperation::Read)?;
+    let row = releases::read_release(&core.db, visible, id).await?;
+    let row = row
+        .filter(|row| row.project == project.id)
+        .ok_or(NOT_FOUND)?;
+    let authors = releases::list_authors(&core.db, project.id, id, 1).await?;
+    Ok(AuthoredRelease {
+        release: on_the_wire(row)?,
+        author: authors.into_iter().next().map(name_of),
+    })
+}
+
+fn name_of(author: ReleaseAuthor) -> String {
+    if author.fullname.is_empty() {
+        author.email
+    } else {
+        author.fullname
+    }
 }
 
 /// A release, and its version for conditional requests.

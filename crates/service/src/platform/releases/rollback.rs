@@ -22,6 +22,7 @@ pub fn rollback_release<'a>(
     Box::pin(async move {
         let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
         let (visible, now, new) = (permission.projects(), core.now(), core.new_id()?);
+        let author = permission.account();
         let shared = Arc::clone(core);
         permission
             .transact(core, move |tx| {
@@ -39,6 +40,7 @@ pub fn rollback_release<'a>(
                     let message = Some(format!("Roll back to {}", tag(row.number)));
                     let kind = (new, ReleaseType::Rollback);
                     queue_rerun(tx, &project, id, kind, message, now).await?;
+                    releases::set_author(tx, new, author).await?;
                     Ok(new)
                 })
             })

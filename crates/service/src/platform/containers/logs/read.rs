@@ -34,6 +34,8 @@ pub struct LogQuery {
     pub search: Option<String>,
     /// Only those of this release.
     pub release: Option<ReleaseId>,
+    /// Only those of this instance, as the engine calls it.
+    pub instance: Option<String>,
     /// The newest so many of them, whatever the order.
     pub last_lines: Option<u32>,
 }
@@ -46,7 +48,9 @@ impl LogQuery {
                 .saturating_mul(SECOND)
                 .saturating_sub(1)
         });
-        LineFilter::new(start, end, self.release, self.search.as_deref())
+        let mut filter = LineFilter::new(start, end, self.release, self.search.as_deref());
+        filter.instance.clone_from(&self.instance);
+        filter
     }
 
     pub(super) fn count(&self) -> u32 {
