@@ -23,6 +23,7 @@ use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, InstallationPath
 use estrade_service::identity::tokens::TokenRequest;
 use estrade_service::platform::certificates::AcmeSettings;
 use estrade_service::platform::containers::usage::UsageMeter;
+use estrade_service::platform::traffic::TrafficRecorder;
 use estrade_service::{Core, Settings, identity::accounts, identity::tokens};
 use estrade_store::Location;
 use serde_json::json;
@@ -351,6 +352,11 @@ impl TestApp {
     /// Measures what instances use.
     pub fn meter(&self) -> &Arc<UsageMeter> {
         &self.state.services.meter
+    }
+
+    /// Records the traffic of projects.
+    pub fn traffic(&self) -> &Arc<TrafficRecorder> {
+        &self.state.services.traffic
     }
 
     /// Writes down now which tokens and keys were used; a server does it every few seconds.

@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "a failed step is a failed test"
 )]
 
@@ -10,6 +11,7 @@ mod account;
 mod ai;
 mod forms;
 mod project_settings;
+mod projects;
 mod routes;
 mod rules;
 mod sign_in;

@@ -31,7 +31,10 @@ fn percentile(times: &[u64; RESPONSE_TIMES.len() + 1], total: u64, percent: u64)
             let count = u32::try_from((*count).min(1 << 31))
                 .unwrap_or(u32::MAX)
                 .max(1);
-            return lower + (upper - lower).mul_f64(f64::from(within) / f64::from(count).max(1.0));
+            return lower
+                + upper
+                    .saturating_sub(lower)
+                    .mul_f64(f64::from(within) / f64::from(count).max(1.0));
         }
         below += count;
         lower = upper;

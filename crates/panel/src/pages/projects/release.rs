@@ -1,0 +1,379 @@
+//! One release: what it is, its build log, and the way back to it.
+
+use super::printable::line;
+use super::release_row::{ReleaseRow, kind_label};
+use crate::origin::SameOrigin;
+use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
+use crate::{Layout, PanelError, Section, SignedForm, Visit, render};
+use askama::Template;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response, sse};
+use estrade_model::release::{BuildLogs, ReleaseState};
+use estrade_model::team::Role;
+use estrade_model::{ReleaseId, Timestamp};
+use estrade_server::app::AppState;
+use estrade_server::context::RequestContext;
+use estrade_server::follow::{self, Follower, last_seen};
+use estrade_service::platform::projects;
+use estrade_service::platform::releases::{self, BuildLogFollower};
+use estrade_service::{Error, Scope};
+use serde::Deserialize;
+use serde_json::json;
+
+/// Lines of the build log on the page; the rest is in the text file.
+const SHOWN_LINES: usize = 400;
+/// Lines of the text file.
+const MAX_LINES: usize = 100_000;
+/// Lines that the page looks through for the last ones.
+const MAX_READ_LINES: usize = 10_000;
+
+const NO_SNIFFING: (HeaderName, HeaderValue) = (
+    header::X_CONTENT_TYPE_OPTIONS,
+    HeaderValue::from_static("nosniff"),
+);
+
+/// A form without fields of its own.
+#[derive(Debug, Deserialize)]
+pub(super) struct Confirmed {}
+
+#[derive(Template)]
+#[template(path = "projects/release.html")]
+struct ReleasePage {
+    layout: Layout,
+    tabs: ProjectTabs,
+    row: ReleaseRow,
+    id: ReleaseId,
+    kind: &'static str,
+    platform: &'static str,
+    port: u16,
+    message: String,
+    client: String,
+    /// The commit as the client sent it, as JSON.
+    git_info: String,
+    fail_message: String,
+    warnings: Vec<String>,
+    is_over: bool,
+    is_live: bool,
+    lines: Vec<String>,
+    hidden_lines: u64,
+    stream_href: String,
+    text_href: String,
+    source_href: Option<String>,
+    releases_href: String,
+}
+
+pub(super) async fn show_release(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path((project, id)): Path<(String, ReleaseId)>,
+) -> Result<Response, PanelError> {
+    let (core, scope) = (&app.core, &visit.scope);
+    let project = projects::read_overview(core, scope, &project)
+        .await?
+        .project;
+    let name = &project.project_id;
+    let authored = releases::read_authored(core, scope, name, id).await?;
+    let log = read_lines(&app, scope, id, MAX_READ_LINES).await?;
+    let release = authored.release.clone();
+    let hidden_lines = log.lines.len().saturating_sub(SHOWN_LINES);
+    let path = format!("/panel/projects/{name}/releases/{id}");
+    let after = log
+        .last
+        .map_or_else(String::new, |at| format!("?after={}", at.millis()));
+    let can_download = may_download(&visit) && release.source_available;
+    let git_info = release.git_info.as_ref().map(|info| format!("{info:#}"));
+    render(&ReleasePage {
+        row: ReleaseRow::new(&visit, name, authored),
+        id,
+        kind: kind_label(release.kind),
+        platform: release.project_type.as_str(),
+        port: release.port,
+        message: multi_line(release.message.as_deref().unwrap_or_default()),
+        client: line(release.client.as_deref().unwrap_or_default()),
+        git_info: multi_line(&git_info.unwrap_or_default()),
+        fail_message: release
+            .fail_message
+            .or(release.fail_reason)
+            .unwrap_or_default(),
+        warnings: release.warnings,
+        is_over: release.state.is_terminal(),
+        is_live: release.current,
+        lines: log.lines.into_iter().skip(hidden_lines).collect(),
+        hidden_lines: hidden_lines as u64,
+        stream_href: visit.href(&format!("{path}/log{after}")),
+        text_href: visit.href(&format!("{path}/log.txt")),
+        source_href: can_download.then(|| visit.href(&format!("{path}/source"))),
+        releases_href: visit.href(&format!("/panel/projects/{name}/releases")),
+        layout: visit.layout(format!("{} of {name}", release.tag), Section::Projects),
+        tabs: ProjectTabs::new(&visit, &project, ProjectTab::Releases),
+    })
+}
+
+fn may_download(visit: &Visit) -> bool {
+    visit.scope.role >= Role::Developer
+}
+
+fn multi_line(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(line).collect();
+    lines.join("\n")
+}
+
+/// The lines of a build log, ready to be shown.
+struct ReadLines {
+    lines: Vec<String>,
+    /// When the last one was written.
+    last: Option<Timestamp>,
+}
+
+async fn read_lines(
+    app: &AppState,
+    scope: &Scope,
+    id: ReleaseId,
+    most: usize,
+) -> Result<ReadLines, PanelError> {
+    let mut read = ReadLines {
+        lines: Vec::new(),
+        last: None,
+    };
+    loop {
+        let logs = releases::read_build_logs(&app.core, scope, id, read.last).await?;
+        let Some(last) = logs.build_output.last() else {
+            return Ok(read);
+        };
+        read.last = Some(last.created_at);
+        let lines = logs.build_output.iter();
+        read.lines
+            .extend(lines.map(|it| line(it.line.trim_end_matches('\n'))));
+        if read.lines.len() >= most {
+            return Ok(read);
+        }
+    }
+}
+
+pub(super) async fn download_log(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path((project, id)): Path<(String, ReleaseId)>,
+) -> Result<Response, PanelError> {
+    releases::read_authored(&app.core, &visit.scope, &project, id).await?;
+    let log = read_lines(&app, &visit.scope, id, MAX_LINES).await?;
+    let mut text = log.lines.join("\n");
+    text.push('\n');
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, plain), NO_SNIFFING], text).into_response())
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct FollowQuery {
+    /// The last line that the page shows, by its time.
+    after: Option<i64>,
+}
+
+pub(super) async fn follow_log(
+    State(app): State<AppState>,
+    _: SameOrigin,
+    visit: Visit,
+    Path((project, id)): Path<(String, ReleaseId)>,
+    Query(query): Query<FollowQuery>,
+    context: RequestContext,
+    headers: HeaderMap,
+) -> Result<Response, PanelError> {
+    releases::read_authored(&app.core, &visit.scope, &project, id).await?;
+    let seen: Option<i64> = last_seen(&headers, "a line")?;
+    let after = seen.or(query.after).map(Timestamp::from_millis);
+    let follower = BuildEvents {
+        lines: releases::follow_build_log(&app.core, &visit.scope, id, after),
+        is_over: false,
+    };
+    context.clear_deadline();
+    Ok(follow::respond(app, visit.scope.caller, follower))
+}
+
+/// The build log as events: `line`, `state` and at last `end`.
+struct BuildEvents {
+    lines: BuildLogFollower,
+    is_over: bool,
+}
+
+impl Follower for BuildEvents {
+    async fn next(&mut self) -> Result<Vec<sse::Event>, Error> {
+        if self.is_over {
+            return Err(Error::Gone("the build log"));
+        }
+        let Some(logs) = self.lines.next_lines().await? else {
+            self.is_over = true;
+            return Ok(vec![sse::Event::default().event("end").data("")]);
+        };
+        Ok(events_of(&logs))
+    }
+}
+
+fn events_of(logs: &BuildLogs) -> Vec<sse::Event> {
+    let lines = logs.build_output.iter().filter_map(|it| {
+        let text = line(it.line.trim_end_matches('\n'));
+        let event = sse::Event::default().event("line");
+        let event = event.id(it.created_at.millis().to_string());
+        event.json_data(json!({ "text": text })).ok()
+    });
+    let state = match logs.release.state {
+        ReleaseState::Pending => Some("Waiting"),
+        ReleaseState::Building => Some("Building"),
+        ReleaseState::Deploying => Some("Deploying"),
+        _ => None,
+    };
+    let state = state.map(|word| sse::Event::default().event("state").data(word));
+    lines.chain(state).collect()
+}
+
+pub(super) async fn download_source(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path((project, id)): Path<(String, ReleaseId)>,
+) -> Result<Response, PanelError> {
+    let authored = releases::read_authored(&app.core, &visit.scope, &project, id).await?;
+    let source = releases::download_source(&app.core, &visit.scope, id).await?;
+    // A project's name and a tag have no character that a header would need quoted.
+    let name = format!("{project}-{}.{}", authored.release.tag, source.format);
+    let attachment = format!("attachment; filename=\"{name}\"");
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(source.format.media_type()),
+        ),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::try_from(attachment).map_err(Error::internal)?,
+        ),
+        NO_SNIFFING,
+    ];
+    let mut response = (headers, Body::from_stream(source.stream)).into_response();
+    if let Some(length) = source.length {
+        let length = HeaderValue::from(length);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, length);
+    }
+    Ok(response)
+}
+
+/// The page that asks before a release is rolled back to, or canceled.
+#[derive(Template)]
+#[template(path = "projects/release_confirm.html")]
+struct ConfirmPage {
+    layout: Layout,
+    tabs: ProjectTabs,
+    row: ReleaseRow,
+    title: String,
+    text: String,
+    label: String,
+    /// `primary` or `danger`.
+    kind: &'static str,
+    action_href: String,
+    problem: String,
+}
+
+pub(super) async fn confirm_rollback(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path((project, id)): Path<(String, ReleaseId)>,
+) -> Result<Response, PanelError> {
+    confirm(&app, &visit, &project, id, Question::RollBack).await
+}
+
+pub(super) async fn confirm_cancel(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path((project, id)): Path<(String, ReleaseId)>,
+) -> Result<Response, PanelError> {
+    confirm(&app, &visit, &project, id, Question::Cancel).await
+}
+
+#[derive(Clone, Copy)]
+enum Question {
+    RollBack,
+    Cancel,
+}
+
+async fn confirm(
+    app: &AppState,
+    visit: &Visit,
+    project: &str,
+    id: ReleaseId,
+    question: Question,
+) -> Result<Response, PanelError> {
+    let (core, scope) = (&app.core, &visit.scope);
+    scope.require_to_read(Role::Developer)?;
+    let project = projects::read_overview(core, scope, project).await?.project;
+    let name = &project.project_id;
+    let authored = releases::read_authored(core, scope, name, id).await?;
+    let tag = authored.release.tag.clone();
+    let path = format!("/panel/projects/{name}/releases/{id}");
+    let (title, text, label, kind, action) = match question {
+        Question::RollBack => (
+            format!("Roll back to {tag}?"),
+            rollback_text(name, &tag),
+            format!("Roll back to {tag}"),
+            "primary",
+            "rollback",
+        ),
+        Question::Cancel => (
+            format!("Cancel {tag}?"),
+            format!("{tag} of {name} is not built any further. What serves now goes on serving."),
+            format!("Cancel {tag}"),
+            "danger",
+            "cancel",
+        ),
+    };
+    render(&ConfirmPage {
+        row: ReleaseRow::new(visit, name, authored),
+        layout: visit.layout(title.clone(), Section::Projects),
+        tabs: ProjectTabs::new(visit, &project, ProjectTab::Releases),
+        title,
+        text,
+        label,
+        kind,
+        action_href: visit.href(&format!("{path}/{action}")),
+        problem: String::new(),
+    })
+}
+
+/// What a rollback does, in one sentence for people.
+fn rollback_text(project: &str, tag: &str) -> String {
+    format!(
+        "A new release of {project} serves what {tag} served, with the environment of {tag}. Nothing is built, and visitors notice no gap."
+    )
+}
+
+pub(super) async fn roll_back(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path((project, id)): Path<(String, ReleaseId)>,
+    SignedForm(Confirmed {}): SignedForm<Confirmed>,
+) -> Result<Response, PanelError> {
+    let (core, scope) = (&app.core, &visit.scope);
+    let tag = releases::read_authored(core, scope, &project, id)
+        .await?
+        .release
+        .tag;
+    let new = releases::rollback_release(core, scope, id).await?;
+    let path = format!("/panel/projects/{project}/releases/{new}");
+    Ok(visit.done(format!("Rolling {project} back to {tag}"), &path))
+}
+
+pub(super) async fn cancel(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path((project, id)): Path<(String, ReleaseId)>,
+    SignedForm(Confirmed {}): SignedForm<Confirmed>,
+) -> Result<Response, PanelError> {
+    let (core, scope) = (&app.core, &visit.scope);
+    let tag = releases::read_authored(core, scope, &project, id)
+        .await?
+        .release
+        .tag;
+    releases::cancel_release(core, scope, id).await?;
+    let path = format!("/panel/projects/{project}/releases/{id}");
+    Ok(visit.done(format!("{tag} was canceled"), &path))
+}
