@@ -14,6 +14,8 @@ on_both_backends! {
     a_form_that_is_not_ours_stores_nothing;
 }
 
+const DEPLOY: &str = "/panel/projects/shop/deploy";
+
 fn archive(text: &str) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     zip.start_file("index.html", SimpleFileOptions::default())
@@ -25,7 +27,6 @@ fn archive(text: &str) -> Vec<u8> {
 async fn an_archive_is_deployed_with_the_plain_form(app: &TestApp) {
     let ada = Person::sign_in(app, "ada").await;
     new_project(&ada.user, "shop", "static").await;
-    const DEPLOY: &str = "/panel/projects/shop/deploy";
     let form = ada.get(DEPLOY).await.assert(200).text();
     assert!(
         form.contains("enctype=\"multipart/form-data\"") && form.contains("blake3."),
