@@ -40,6 +40,7 @@ pub fn respond(app: AppState, caller: Caller, follower: impl Follower) -> Respon
     let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
         let batch = tokio::select! {
             batch = follower.next() => batch,
+            () = app.services.credential_ended(&app.core.db, &caller) => return None,
             () = app.shutdown.cancelled() => return None,
         };
         app.services.check_again(&caller).await.ok()?;

@@ -77,7 +77,7 @@ impl ProviderSync {
         let mut watch = Watch::start(&self.core.db);
         loop {
             self.refresh().await;
-            let heard = watch.any_changed(ChangeKind::Provider);
+            let heard = watch.any_changed(&[ChangeKind::Provider]);
             let heard = tokio::time::timeout(POLL_INTERVAL, heard);
             if stop.run_until_cancelled(heard).await.is_none() {
                 return;

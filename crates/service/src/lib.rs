@@ -34,5 +34,5 @@ pub use error::{Error, Result};
 pub use estrade_store::clock::Clock;
 pub use identity::access::{Caller, Credential, Origin, Scope};
 pub use publisher::{Publisher, PublisherSlot, RESPONSE_TIMES, Traffic};
-pub use services::Services;
+pub use services::{CREDENTIAL_CHANGES, Services};
 pub use settings::{Quotas, Settings, UnknownWorkspace};

@@ -15,9 +15,18 @@ use crate::platform::disks::ResizeSlot;
 use crate::platform::releases::EagerCompressor;
 use crate::platform::traffic::TrafficRecorder;
 use crate::publisher::PublisherSlot;
+use crate::watch::Watch;
 use crate::write_probe::WriteProbe;
-use crate::{Caller, Core, Credential, Result};
+use crate::{Caller, Core, Credential, Error, Result};
+use estrade_store::{ChangeKind, Db};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What ends a credential, besides time.
+pub const CREDENTIAL_CHANGES: &[ChangeKind] =
+    &[ChangeKind::Token, ChangeKind::Session, ChangeKind::Account];
+/// How often a credential is looked at that may end by itself.
+const CREDENTIAL_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The features of one server.
 pub struct Services {
@@ -78,6 +87,17 @@ impl Services {
             meter,
             traffic,
             fleet,
+        }
+    }
+
+    /// Returns when the caller's credential has ended; for streams, in which nothing may happen for long.
+    pub async fn credential_ended(&self, db: &Db, caller: &Caller) {
+        // Before the first look: a change in between is not missed.
+        let mut watch = Watch::start(db);
+        // A database that is away for a moment is no reason to hang up.
+        while !matches!(self.check_again(caller).await, Err(Error::Unauthenticated)) {
+            let changed = watch.any_changed(CREDENTIAL_CHANGES);
+            drop(tokio::time::timeout(CREDENTIAL_POLL_INTERVAL, changed).await);
         }
     }
 

@@ -27,9 +27,10 @@ impl Watch {
         drop(tokio::time::timeout(POLL_INTERVAL, change).await);
     }
 
-    /// Returns when something of this kind may have changed.
-    pub async fn any_changed(&mut self, kind: ChangeKind) {
-        self.recv_matching(|change| change.kind == kind).await;
+    /// Returns when something of these kinds may have changed.
+    pub async fn any_changed(&mut self, kinds: &[ChangeKind]) {
+        self.recv_matching(|change| kinds.contains(&change.kind))
+            .await;
     }
 
     async fn recv_matching(&mut self, concerns: impl Fn(&Change) -> bool) {

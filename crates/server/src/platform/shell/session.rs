@@ -5,9 +5,9 @@ use super::frames::{Frame, Size};
 use crate::app::AppState;
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket};
+use estrade_service::CREDENTIAL_CHANGES;
 use estrade_service::platform::containers::shell::{Shell, ShellControl, ShellRequest};
 use estrade_service::watch::Watch;
-use estrade_store::ChangeKind;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
@@ -174,10 +174,10 @@ async fn forward_input(
 async fn recheck_access(app: &AppState, request: &ShellRequest) -> CloseReason {
     let mut changes = Watch::start(&app.core.db);
     loop {
-        // The change feed reports a revoked token, but not a removed member: that is polled.
+        // The change feed reports a revoked credential, but not a removed member: that is polled.
         tokio::select! {
             () = sleep(PING_INTERVAL) => {}
-            () = changes.any_changed(ChangeKind::Token) => {}
+            () = changes.any_changed(CREDENTIAL_CHANGES) => {}
         }
         let token = app.services.check_again(&request.scope().caller).await;
         if is_refusal(&token) || is_refusal(&request.check_again(&app.core).await) {

@@ -65,7 +65,7 @@ impl Acme {
                     () = self.work.notified() => {}
                     () = sleep_until(look_at) => {}
                     Some(_) = jobs.join_next() => {}
-                    () = watch.any_changed(ChangeKind::Route) => {
+                    () = watch.any_changed(&[ChangeKind::Route]) => {
                         look_at = look_at.min(Instant::now() + LOOK_AFTER_CHANGE);
                     }
                 }

@@ -52,7 +52,7 @@ pub fn run(
             }
             let woken = async {
                 tokio::select! {
-                    () = watch.any_changed(ChangeKind::Route) => tokio::time::sleep(DEBOUNCE_DELAY).await,
+                    () = watch.any_changed(&[ChangeKind::Route]) => tokio::time::sleep(DEBOUNCE_DELAY).await,
                     () = tokio::time::sleep_until(forget) => {}
                 }
             };
