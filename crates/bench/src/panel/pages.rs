@@ -43,10 +43,10 @@ pub(super) fn list(visitor: &Visitor, projects: usize) -> anyhow::Result<Vec<Str
     pages.extend(TABS.iter().map(|tab| format!("{one}{tab}")));
     for list in ["/panel/projects", "/panel/keys", "/panel/calls"] {
         let first = text(&visitor.get(list)?);
-        pages.push(link(&first, &format!("{list}?before="))?);
+        pages.push(link(&first, &format!("{list}?"), "before=")?);
     }
-    let keys = text(&visitor.get("/panel/keys")?);
-    pages.push(link(&keys, "/panel/keys/key")?);
+    let keys = text(&visitor.get("/panel/keys")?).replace("/panel/keys/new", "");
+    pages.push(link(&keys, "/panel/keys/", "")?);
     Ok(pages)
 }
 

@@ -31,14 +31,11 @@ impl Visitor {
             cookies: Vec::new(),
         };
         let form = visitor.get("/panel/sign-in")?;
-        let csrf = field(&text(&form), "csrf").unwrap_or_default();
         visitor.keep_cookies(&form);
-        let body = format!(
-            "email={}&password={}&csrf={}",
-            encoded(EMAIL),
-            encoded(PASSWORD),
-            encoded(&csrf)
-        );
+        let mut body = format!("email={}&password={}", encoded(EMAIL), encoded(PASSWORD));
+        if let Some(csrf) = field(&text(&form), "csrf") {
+            let _ = write!(body, "&csrf={}", encoded(&csrf));
+        }
         let signed_in = visitor.post("/panel/sign-in", &body)?;
         let status = signed_in.status;
         ensure!(status == 303, "signing in: {status} {}", text(&signed_in));
@@ -129,13 +126,13 @@ fn field(page: &str, name: &str) -> Option<String> {
     Some(rest.split('"').next()?.to_owned())
 }
 
-/// What follows `href="` and begins with `start`, for the first link that does.
-pub(super) fn link(page: &str, start: &str) -> anyhow::Result<String> {
-    let (_, rest) = page
-        .split_once(&format!("href=\"{start}"))
-        .with_context(|| format!("no link to {start}…"))?;
-    let end = rest.split('"').next().unwrap_or_default();
-    Ok(format!("{start}{}", end.replace("&amp;", "&")))
+/// The first link that begins so and has this in it.
+pub(super) fn link(page: &str, start: &str, part: &str) -> anyhow::Result<String> {
+    let hrefs = page.split("href=\"").skip(1);
+    let mut hrefs = hrefs.filter_map(|rest| rest.split('"').next());
+    let found = hrefs.find(|href| href.starts_with(start) && href.contains(part));
+    let found = found.with_context(|| format!("no link to {start}…{part}…"))?;
+    Ok(found.replace("&amp;", "&").replace("&#38;", "&"))
 }
 
 fn encoded(text: &str) -> String {
@@ -159,11 +156,9 @@ mod tests {
         let page = r#"<input type="hidden" name="csrf" value="abc"><a href="/panel/keys?before=k&amp;x=1">"#;
         assert_eq!(field(page, "csrf").as_deref(), Some("abc"));
         assert_eq!(field(page, "other"), None);
-        assert_eq!(
-            link(page, "/panel/keys?").unwrap(),
-            "/panel/keys?before=k&x=1"
-        );
-        assert!(link(page, "/panel/usage").is_err());
+        let found = link(page, "/panel/keys", "before=").unwrap();
+        assert_eq!(found, "/panel/keys?before=k&x=1");
+        assert!(link(page, "/panel/usage", "").is_err());
         assert_eq!(encoded("a b@c"), "a%20b%40c");
     }
 }

@@ -74,18 +74,19 @@ impl Activity {
         is_status && self.documents.contains_key(url)
     }
 
+    /// What must not happen on a page and did.
+    pub(crate) fn problems(&self, page: &str) -> Vec<String> {
+        let foreign = self.foreign_requests.iter();
+        let foreign = foreign.map(|url| format!("{page} asks another host: {url}"));
+        let errors = self.errors.iter();
+        let errors = errors.map(|error| format!("{page}, console: {error}"));
+        foreign.chain(errors).collect()
+    }
+
     /// Demands that no other host was asked and nothing went wrong.
     pub(crate) fn assert_clean(&self, page: &str) {
-        assert!(
-            self.foreign_requests.is_empty(),
-            "{page} asks other hosts: {:#?}",
-            self.foreign_requests
-        );
-        assert!(
-            self.errors.is_empty(),
-            "the console on {page}: {:#?}",
-            self.errors
-        );
+        let problems = self.problems(page);
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 }
 

@@ -139,6 +139,11 @@ impl Browser {
             .await;
     }
 
+    /// Forgets what was loaded, so that the next page is a first visit.
+    pub(crate) async fn clear_cache(&self) {
+        self.command("Network.clearBrowserCache", json!({})).await;
+    }
+
     /// Opens a page by its path, or by its whole address.
     pub(crate) async fn open(&self, path: &str) {
         let url = if path.starts_with('/') {
@@ -148,6 +153,16 @@ impl Browser {
         };
         let opened = self.driver.goto(url.as_str()).await;
         opened.unwrap_or_else(|error| panic!("{url}: {error}"));
+    }
+
+    /// Opens the page again.
+    pub(crate) async fn reload(&self) {
+        self.driver.refresh().await.expect("the page again");
+    }
+
+    /// The markup of the page.
+    pub(crate) async fn source(&self) -> String {
+        self.driver.source().await.expect("the markup")
     }
 
     /// Path and query of the page.
@@ -218,6 +233,31 @@ impl Browser {
         let field = self.find(&format!("[name=\"{name}\"]")).await;
         field.clear().await.expect("an empty field");
         field.send_keys(value).await.expect("a field to type into");
+    }
+
+    /// Drops a file or a folder of this machine onto an element.
+    pub(crate) async fn drop_onto(&self, selector: &str, path: &Path) {
+        let element = self.find(selector).await;
+        element.scroll_into_view().await.expect("a place to drop");
+        let place = self.run(CENTRE, vec![json!(selector)]).await;
+        let data = json!({"items": [], "files": [path], "dragOperationsMask": 1});
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let event = json!({"type": kind, "x": place[0], "y": place[1], "data": data});
+            self.command("Input.dispatchDragEvent", event).await;
+        }
+    }
+
+    /// Chooses a file of this machine in the field of this name.
+    pub(crate) async fn choose_file(&self, name: &str, file: &Path) {
+        let field = self.find(&format!("[name=\"{name}\"]")).await;
+        let file = file.to_str().expect("a path that is text");
+        field.send_keys(file).await.expect("a field for files");
+    }
+
+    /// What the first element of a CSS selector says.
+    pub(crate) async fn text_of(&self, selector: &str) -> String {
+        let text = self.find(selector).await.text().await;
+        text.unwrap_or_else(|error| panic!("{selector}: {error}"))
     }
 
     /// What the field of this name holds.
@@ -302,6 +342,11 @@ impl Browser {
         self.driver.quit().await.expect("the end of the session");
     }
 }
+
+/// The middle of an element on the screen.
+const CENTRE: &str = "
+    const box = document.querySelector(arguments[0]).getBoundingClientRect();
+    return [box.x + box.width / 2, box.y + box.height / 2];";
 
 /// What fits into a picture; longer pages are cut.
 const MAX_PICTURE_HEIGHT: f64 = 6_000.0;

@@ -10,4 +10,8 @@ mod accessibility;
 mod activity;
 mod browser;
 mod chromedriver;
+mod crawl;
+mod every_page;
 mod eyes;
+mod first_hour;
+mod furnish;
