@@ -16,7 +16,7 @@ use estrade_service::identity::accounts::{self, EndedTokens};
 use estrade_service::identity::login::Logins;
 use estrade_service::identity::sessions::{Client, NewSession, Sessions, SignIn, SignedIn};
 use estrade_service::identity::tokens::{self, TokenRequest};
-use estrade_service::{Caller, Core, Error, Result, Settings};
+use estrade_service::{Caller, Core, Credential, Error, Result, Settings};
 use estrade_store::StoreError;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ on_both_backends! {
     wrong_passwords_are_counted_together_with_those_of_the_api
     a_session_that_is_revoked_is_refused_at_once
     a_revocation_reaches_other_nodes_within_a_second
+    what_outlives_its_request_ends_with_its_credential
     a_session_of_others_is_not_found
     all_other_sessions_end_and_the_own_one_stays
     a_session_ends_when_it_is_not_used_and_when_it_is_old
@@ -206,6 +207,41 @@ async fn a_revocation_reaches_other_nodes_within_a_second(at: &Installation) {
     stop.cancel();
     tasks.join_next().await;
     core.db.close().unwrap();
+}
+
+async fn what_outlives_its_request_ends_with_its_credential(at: &Installation) {
+    let ada = at.person_with("ada", Some(RIGHT)).await;
+    let sessions = &at.services.sessions;
+    let (one, other) = (sign_in(sessions).await, sign_in(sessions).await);
+    let caller = enter(sessions, &one).await.unwrap().caller;
+    let ended = at.services.credential_ended(&at.core.db, &caller);
+    let mut ended = std::pin::pin!(ended);
+    let brief = Duration::from_millis(100);
+    sessions.revoke(&caller, other.id).await.unwrap();
+    assert!(tokio::time::timeout(brief, &mut ended).await.is_err());
+    sessions.revoke(&caller, one.id).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(1), ended)
+        .await
+        .unwrap();
+
+    let made = tokens::create_any_token(
+        &at.core,
+        ada.account,
+        TokenRequest::full("ci", Lifetime(None)),
+    )
+    .await;
+    let id = made.unwrap().id;
+    let caller = Caller {
+        credential: Credential::Token(id),
+        ..ada
+    };
+    let ended = at.services.credential_ended(&at.core.db, &caller);
+    let mut ended = std::pin::pin!(ended);
+    assert!(tokio::time::timeout(brief, &mut ended).await.is_err());
+    tokens::delete_token(&at.core, &caller, id).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(1), ended)
+        .await
+        .unwrap();
 }
 
 async fn a_session_of_others_is_not_found(at: &Installation) {

@@ -34,6 +34,7 @@
 
 mod api_response;
 mod app;
+mod authenticator;
 mod call;
 mod disk;
 mod dns;
@@ -48,6 +49,7 @@ mod wire;
 
 pub use api_response::ApiResponse;
 pub use app::{Setup, TestApp};
+pub use authenticator::Authenticator;
 pub use call::{Api, Call};
 pub use disk::Disk;
 pub use dns::DnsServer;

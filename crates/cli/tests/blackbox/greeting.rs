@@ -103,3 +103,64 @@ fn a_lost_token_is_replaced_as_the_greeting_says() {
     }
     server.stop();
 }
+
+/// The line of the greeting that says how the administrator gets a password.
+fn password_line(server: &Server) -> Option<String> {
+    let mut lines = server.greeting.lines().map(str::trim);
+    let line = lines.find_map(|line| line.strip_prefix("Password"));
+    line.map(|line| line.trim().to_owned())
+}
+
+/// The code in a link of the account panel.
+fn code_of(link: &str, kind: &str) -> String {
+    let link = link.split_whitespace().next().unwrap();
+    let (_, rest) = link.split_once(&format!("/panel/{kind}/")).unwrap();
+    assert_eq!(rest.len(), 43, "{link}");
+    rest.to_owned()
+}
+
+#[test]
+fn a_first_start_shows_a_link_that_sets_the_administrators_password() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let line = password_line(&server).unwrap();
+    let url = format!("{}/panel/welcome/", server.platform);
+    assert!(line.starts_with(&url), "{line}");
+    let code = code_of(&line, "welcome");
+    assert!(!server.log().contains(&code));
+    server.stop();
+
+    // It cannot be shown again; the command that makes another one is.
+    let server = Server::start(&home);
+    assert!(!server.greeting.contains("/welcome/"));
+    let line = password_line(&server).unwrap();
+    let command = line.strip_prefix("none yet: estrade ").unwrap();
+    assert_eq!(command, "account reset-link --email admin@localhost");
+    let made = home.run(["account", "reset-link", "--email", "admin@localhost"]);
+    let link = made.assert(0).stdout.clone();
+    assert_ne!(code_of(&link, "reset"), code);
+    assert!(!made.stderr.contains(&code_of(&link, "reset")));
+    server.stop();
+
+    let args = [
+        "account",
+        "password",
+        "--email",
+        "admin@localhost",
+        "--password-stdin",
+    ];
+    home.run_with_input(args, "correct horse").assert(0);
+    let server = Server::start(&home);
+    assert_eq!(password_line(&server), None);
+    server.stop();
+    home.run(["account", "reset-link", "--email", "nobody@example.com"])
+        .assert(1)
+        .assert_says("was not found");
+    let none = [
+        "account",
+        "remove-second-factor",
+        "--email",
+        "admin@localhost",
+    ];
+    home.run(none).assert(1).assert_says("second factor");
+}

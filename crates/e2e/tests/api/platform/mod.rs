@@ -13,6 +13,7 @@ mod networks;
 mod projects;
 mod releases;
 mod roles;
+mod second_factor;
 mod sources;
 mod switches;
 mod teams;
