@@ -12,6 +12,7 @@ use crate::models::{self, ListedModel};
 use crate::options::Options;
 use crate::request::body_reader::BodyLimits;
 use crate::upstream::catalogue::Catalogue;
+use crate::upstream::probe::probe;
 use crate::upstream::{Trust, Upstream};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -76,6 +77,11 @@ impl Gateway {
     /// Whether a provider can be asked at all. Its models can always be taken over.
     pub fn check_provider(provider: &Provider) -> Result<(), Invalid> {
         Upstream::build(provider, &[], &mut Trust::default()).map(drop)
+    }
+
+    /// Asks a provider for its models: the status of its response, or why there is none, in words for a person.
+    pub async fn probe_provider(provider: &Provider) -> Result<u16, String> {
+        probe(provider).await
     }
 
     pub fn now(&self) -> Timestamp {

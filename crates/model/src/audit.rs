@@ -2,7 +2,7 @@
 
 use crate::id::{Id, kind};
 use crate::{AccountId, Invalid, SessionId, Timestamp, TokenId};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
 
 /// Identifies an entry of the audit log.
@@ -15,11 +15,16 @@ macro_rules! actions {
         pub enum Action { $(#[doc = $about] $name,)* }
 
         impl Action {
-            const ALL: &[Self] = &[$(Self::$name,)*];
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// Its name on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
+            }
+
+            /// The same as a sentence.
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$name => $about,)* }
             }
         }
     };
@@ -37,6 +42,52 @@ actions! {
     CreateProvider = "provider.create": "A provider was added.";
     UpdateProvider = "provider.update": "A provider was changed.";
     DeleteProvider = "provider.delete": "A provider was removed.";
+    CreateProject = "project.create": "A project was created.";
+    DeleteProject = "project.delete": "A project was deleted.";
+    ScaleProject = "project.scale": "The number of a project's instances was changed.";
+    ResizeProject = "project.plan": "A project got another plan.";
+    SwitchProject = "project.switch": "A setting of a project was turned on or off.";
+    RestartProject = "project.restart": "A project was restarted.";
+    MoveProject = "project.move": "A project came from another owner.";
+    CreateRelease = "release.create": "A release was made.";
+    RollbackRelease = "release.rollback": "A project was rolled back to an earlier release.";
+    CancelRelease = "release.cancel": "A release was canceled.";
+    UpdateEnvs = "env.update": "Environment variables were changed.";
+    CreateDomain = "domain.create": "A domain was added.";
+    DeleteDomain = "domain.delete": "A domain was removed.";
+    CreateDisk = "disk.create": "A disk was made.";
+    ResizeDisk = "disk.resize": "A disk was made larger.";
+    DeleteDisk = "disk.delete": "A disk was deleted.";
+    CreateNetwork = "network.create": "A network was made.";
+    DeleteNetwork = "network.delete": "A network was deleted.";
+    CreateTeam = "team.create": "A team was made.";
+    DeleteTeam = "team.delete": "A team was deleted.";
+    JoinTeam = "member.join": "Somebody joined the team.";
+    SetRole = "member.role": "A member got another role.";
+    DeleteMember = "member.remove": "A member left or was removed.";
+    CreateInvitation = "invitation.create": "Somebody was invited.";
+    DeleteInvitation = "invitation.delete": "An invitation was withdrawn.";
+    CreateToken = "token.create": "A token was created.";
+    DeleteToken = "token.revoke": "A token was revoked.";
+    SignIn = "session.sign_in": "Somebody signed in.";
+    RefuseSignIn = "session.refuse": "A sign-in was refused.";
+    SignOut = "session.sign_out": "Somebody signed out.";
+    RevokeSession = "session.revoke": "A session was ended.";
+    CreateAccount = "account.create": "An account was created.";
+    DisableAccount = "account.disable": "An account was locked out.";
+    EnableAccount = "account.enable": "An account was let in again.";
+    SetPassword = "account.password": "A password was set.";
+    CreateResetLink = "account.reset_link": "A link to set a new password was made.";
+    EnableSecondFactor = "account.second_factor_on": "A second factor was added.";
+    DisableSecondFactor = "account.second_factor_off": "The second factor was removed.";
+}
+
+impl Action {
+    /// What it is about: the part of its name before the dot.
+    pub fn kind(self) -> &'static str {
+        let name = self.as_str();
+        name.split_once('.').map_or(name, |(kind, _)| kind)
+    }
 }
 
 impl FromStr for Action {
@@ -54,6 +105,42 @@ impl Serialize for Action {
     }
 }
 
+/// The actions that a list shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ActionFilter {
+    #[default]
+    All,
+    /// What the AI API does: keys, workspaces and providers.
+    Ai,
+    /// Every action of this kind.
+    Kind(&'static str),
+    Only(Action),
+}
+
+/// The name of an action, or of a kind of them.
+impl FromStr for ActionFilter {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if let Ok(action) = text.parse() {
+            return Ok(Self::Only(action));
+        }
+        let mut kinds = Action::ALL.iter().map(|action| action.kind());
+        let found = kinds.find(|kind| *kind == text);
+        found.map(Self::Kind).ok_or_else(|| {
+            "is not an action, such as project.create, or a kind of actions, such as project".into()
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for ActionFilter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|Invalid(reason)| serde::de::Error::custom(reason))
+    }
+}
+
 /// One change. Secrets are never part of it: changed fields are only named.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -66,12 +153,17 @@ pub struct AuditEntry {
     /// What was done.
     #[schema(value_type = String, example = "key.disable")]
     pub action: Action,
-    /// Identifier of the key, workspace or provider.
+    /// Identifier of the key, workspace, provider, project, network, team, account, token, session or
+    /// invitation. What belongs to a project, such as a release or a domain, has the project's.
     #[schema(pattern = "^[a-f0-9]{24}$")]
     pub subject: String,
     /// Its name at that time.
     pub name: String,
-    /// The fields that changed.
+    /// More about it, such as the release, the host name, or the new role.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schema(required = false)]
+    pub detail: String,
+    /// The fields that changed, or the environment variables; never their values.
     pub fields: Vec<String>,
     /// Who did it.
     pub by: Author,
@@ -85,9 +177,9 @@ pub struct AuditEntry {
 /// Who made a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Author {
-    /// Identifier of the account.
-    pub account: AccountId,
-    /// Identifier of the token that it came with.
+    /// Identifier of the account; none for the command line of the server.
+    pub account: Option<AccountId>,
+    /// Identifier of the token that it came with, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub token: Option<TokenId>,

@@ -43,6 +43,7 @@ pub const PLATFORM: Description = Description {
         ("shell", "A terminal in what runs"),
         ("account", "Signing in, and tokens"),
         ("teams", "Working together"),
+        ("audit", "Who changed what"),
         ("networks", "Private networks"),
         ("databases", "Not offered"),
         ("health", "For those who watch the server"),

@@ -1,6 +1,7 @@
 //! Loads the gateway's providers from the configuration and the database.
 
 use estrade_gateway::Gateway;
+use estrade_model::Invalid;
 use estrade_model::error::error_chain;
 use estrade_model::provider::Provider;
 use estrade_service::watch::Watch;
@@ -27,6 +28,16 @@ pub struct ProviderSync {
 }
 
 impl ProviderSync {
+    /// Whether the gateway can use a provider.
+    pub fn check(provider: &Provider) -> Result<(), Invalid> {
+        Gateway::check_provider(provider)
+    }
+
+    /// Asks a provider for its models: the status of its response, or why there is none.
+    pub async fn probe(provider: &Provider) -> Result<u16, String> {
+        Gateway::probe_provider(provider).await
+    }
+
     pub(crate) fn new(
         core: &Arc<Core>,
         gateway: &Arc<Gateway>,
@@ -66,7 +77,7 @@ impl ProviderSync {
     }
 
     /// The same after a change: what fails now is done by [`Self::follow`].
-    pub(crate) async fn refresh(&self) {
+    pub async fn refresh(&self) {
         if let Err(error) = self.set().await {
             tracing::warn!(error, "cannot take over the providers; the old ones stay");
         }

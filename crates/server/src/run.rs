@@ -319,6 +319,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
         Arc::clone(&services.tokens),
         Arc::clone(&services.sessions),
         Arc::clone(&services.keys),
+        Arc::clone(&services.logins),
         Arc::clone(&services.idempotency),
         stop.clone(),
     ));

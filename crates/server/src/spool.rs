@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -53,6 +53,11 @@ impl SpoolRoom {
             slots: FairSlots::new(at_once),
             memory_permits: Arc::new(Semaphore::new(MEMORY_PERMITS)),
         }
+    }
+
+    /// Where the files are, on the disk with the data directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Receives a whole body.

@@ -1,12 +1,75 @@
 //! The audit log: who changed what, written in the same transaction as the change.
+//!
+//! Each change has one entry, in the log of the owner of what was changed: a team's, or an account's own for
+//! what is the account's. Entries name what changed and never hold a value that may be secret.
 
-use crate::identity::access::Operation;
-use crate::{Caller, Core, Result, Scope};
+use crate::identity::access::{Operation, Origin};
+use crate::{Caller, Core, Error, Result, Scope, random};
 use estrade_model::audit::{Action, AuditEntry, AuditId, Author};
 use estrade_model::team::Role;
-use estrade_model::{Id, OwnerId, Timestamp};
+use estrade_model::{AccountId, Id, OwnerId, ProjectId, Timestamp};
 use estrade_store::Tx;
-use estrade_store::audit::{self, AuditFilter};
+use estrade_store::accounts::AccountRow;
+use estrade_store::audit;
+pub use estrade_store::audit::AuditFilter;
+use std::time::Duration;
+
+/// How long entries are kept.
+pub(crate) const RETENTION: Duration = Duration::from_hours(400 * 24);
+/// How many refused sign-ins of an account are written down within [`REFUSALS_WINDOW`]: anyone can cause them.
+const MAX_REFUSALS: u32 = 10;
+const REFUSALS_WINDOW: Duration = Duration::from_hours(1);
+/// How many changed fields an entry names.
+const MAX_FIELDS: usize = 100;
+/// The longest detail, in characters.
+const MAX_DETAIL_CHARS: usize = 300;
+
+/// Who makes a change, and from where.
+#[derive(Debug, Clone)]
+pub(crate) struct Actor {
+    author: Author,
+    origin: Origin,
+}
+
+impl Actor {
+    pub(crate) fn caller(caller: &Caller) -> Self {
+        let author = Author {
+            account: Some(caller.account),
+            token: caller.credential.token(),
+            session: caller.credential.session(),
+            email: caller.email.clone(),
+        };
+        Self {
+            author,
+            origin: caller.origin.clone(),
+        }
+    }
+
+    /// An account that has no credential yet, because it is about to get one.
+    pub(crate) fn account(account: AccountId, email: &str, origin: Origin) -> Self {
+        let author = Author {
+            account: Some(account),
+            token: None,
+            session: None,
+            email: email.to_owned(),
+        };
+        Self { author, origin }
+    }
+
+    /// Whoever may run commands on the server.
+    pub(crate) fn command_line() -> Self {
+        let author = Author {
+            account: None,
+            token: None,
+            session: None,
+            email: String::new(),
+        };
+        Self {
+            author,
+            origin: Origin::default(),
+        }
+    }
+}
 
 /// An entry to be written with a change.
 #[derive(Debug, Clone)]
@@ -34,22 +97,40 @@ impl Note {
         action: Action,
         subject: Id<K>,
     ) -> Result<Self> {
-        let at = core.now();
+        Self::by(Actor::caller(caller), owner, action, subject, core.now())
+    }
+
+    /// What an owner will read of what somebody did.
+    pub(crate) fn by<K>(
+        actor: Actor,
+        owner: OwnerId,
+        action: Action,
+        subject: Id<K>,
+        at: Timestamp,
+    ) -> Result<Self> {
+        let (id, subject) = (random::id(at)?, subject.to_string());
+        Ok(Self::dated(actor, owner, action, subject, id, at))
+    }
+
+    /// A change of a project that is only found in the transaction; [`Self::on`] names it.
+    pub(crate) fn of_project(core: &Core, scope: &Scope, action: Action) -> Result<Self> {
+        let (actor, at) = (Actor::caller(&scope.caller), core.now());
+        let id = core.new_id()?;
         Ok(Self::dated(
-            caller,
-            owner,
+            actor,
+            scope.audited_owner(),
             action,
-            subject,
-            core.new_id()?,
+            String::new(),
+            id,
             at,
         ))
     }
 
-    fn dated<K>(
-        caller: &Caller,
+    fn dated(
+        actor: Actor,
         owner: OwnerId,
         action: Action,
-        subject: Id<K>,
+        subject: String,
         id: AuditId,
         at: Timestamp,
     ) -> Self {
@@ -57,17 +138,13 @@ impl Note {
             id,
             created_at: at,
             action,
-            subject: subject.to_string(),
+            subject,
             name: String::new(),
+            detail: String::new(),
             fields: Vec::new(),
-            by: Author {
-                account: caller.account,
-                token: caller.credential.token(),
-                session: caller.credential.session(),
-                email: caller.email.clone(),
-            },
-            address: caller.origin.address.map(|address| address.to_string()),
-            request_id: caller.origin.request.as_deref().map(str::to_owned),
+            by: actor.author,
+            address: actor.origin.address.map(|address| address.to_string()),
+            request_id: actor.origin.request.as_deref().map(str::to_owned),
         };
         Self { owner, entry }
     }
@@ -79,11 +156,23 @@ impl Note {
         subject: Id<K>,
         at: Timestamp,
     ) -> Self {
+        let actor = Actor::caller(&scope.caller);
+        Self::creation_by(actor, scope.audited_owner(), action, subject, at)
+    }
+
+    /// The same by somebody, for any owner.
+    pub(crate) fn creation_by<K>(
+        actor: Actor,
+        owner: OwnerId,
+        action: Action,
+        subject: Id<K>,
+        at: Timestamp,
+    ) -> Self {
         Self::dated(
-            &scope.caller,
-            scope.audited_owner(),
+            actor,
+            owner,
             action,
-            subject,
+            subject.to_string(),
             subject.cast(),
             at,
         )
@@ -96,6 +185,13 @@ impl Note {
         self
     }
 
+    /// The same about a project, or something of it.
+    #[must_use]
+    pub(crate) fn on(mut self, project: ProjectId, name: &str) -> Self {
+        self.entry.subject = project.to_string();
+        self.about(name)
+    }
+
     /// The same with another action.
     #[must_use]
     pub(crate) fn action(mut self, action: Action) -> Self {
@@ -103,10 +199,22 @@ impl Note {
         self
     }
 
+    /// The same with more about it.
+    #[must_use]
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        let mut detail = detail.into();
+        if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL_CHARS) {
+            detail.truncate(end);
+        }
+        self.entry.detail = detail;
+        self
+    }
+
     /// The same with the fields that changed, by name.
     #[must_use]
-    pub(crate) fn fields(mut self, fields: &[&str]) -> Self {
-        self.entry.fields = fields.iter().map(|name| (*name).to_owned()).collect();
+    pub(crate) fn fields<S: AsRef<str>>(mut self, fields: &[S]) -> Self {
+        let named = fields.iter().take(MAX_FIELDS);
+        self.entry.fields = named.map(|name| name.as_ref().to_owned()).collect();
         self
     }
 
@@ -114,6 +222,40 @@ impl Note {
     pub(crate) async fn write(&self, tx: &mut Tx) -> Result<()> {
         Ok(audit::insert_entry(tx, self.owner, &self.entry).await?)
     }
+}
+
+/// Writes down that a sign-in of an account was refused, unless there were many of late.
+pub(crate) async fn note_refused_sign_in(
+    core: &Core,
+    account: &AccountRow,
+    origin: Origin,
+    at: Timestamp,
+) -> Result<()> {
+    let (id, email) = (account.id, account.email.as_str());
+    let actor = Actor::account(id, email, origin);
+    let note = Note::by(actor, id.cast(), Action::RefuseSignIn, id, at)?.about(email);
+    let since = at.before(REFUSALS_WINDOW);
+    core.db
+        .transact(move |tx| {
+            let note = note.clone();
+            Box::pin(async move {
+                let subject = &note.entry.subject;
+                let recent = audit::count_recent(
+                    tx,
+                    note.owner,
+                    subject,
+                    Action::RefuseSignIn,
+                    since,
+                    MAX_REFUSALS,
+                )
+                .await?;
+                if recent < MAX_REFUSALS.into() {
+                    note.write(tx).await?;
+                }
+                Ok::<_, Error>(())
+            })
+        })
+        .await
 }
 
 /// A page of what was changed of the owner's, newest first.

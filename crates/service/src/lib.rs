@@ -22,10 +22,12 @@ pub mod platform;
 mod priority_gate;
 mod publisher;
 mod random;
+pub mod recent_errors;
 mod seal;
 mod services;
 pub mod settings;
 mod state_cache;
+pub mod status;
 pub mod watch;
 pub mod write_probe;
 

@@ -144,6 +144,7 @@ async fn a_last_use_is_written_down_when_the_server_stops(at: &Installation) {
         tokens,
         Arc::clone(&at.services.sessions),
         Arc::new(KeyCheck::new(&at.core)),
+        Arc::clone(&at.services.logins),
         Arc::clone(&at.services.idempotency),
         stop,
     )

@@ -302,7 +302,16 @@ async fn chores_release_dropped_tickets_and_end_when_told(at: &Installation) {
     let mut chores = JoinSet::new();
     let requests = Arc::clone(&at.services.idempotency);
     let core = Arc::clone(&at.core);
-    chores.spawn(rows::run(core, tokens, keys, requests, stop.clone()));
+    let logins = Arc::clone(&at.services.logins);
+    chores.spawn(rows::run(
+        core,
+        tokens,
+        Arc::clone(&at.services.sessions),
+        keys,
+        logins,
+        requests,
+        stop.clone(),
+    ));
     drop(fresh(&at.services.idempotency).await);
     let released = async {
         while told(&at.services.idempotency, REQUEST).await != "fresh" {

@@ -1,6 +1,6 @@
 //! Accounts, and the owner row that each account and team has.
 
-use crate::{Db, Record, Row, StoreError, Tx};
+use crate::{Db, Record, Row, StoreError, Tx, value};
 use estrade_model::{AccountId, OwnerId, Timestamp};
 
 /// An account as stored.
@@ -101,6 +101,18 @@ pub async fn account_by_id(db: &Db, id: AccountId) -> Result<Option<AccountRow>,
     .await
 }
 
+/// The same inside a transaction.
+pub async fn find_account(tx: &mut Tx, id: AccountId) -> Result<Option<AccountRow>, StoreError> {
+    tx.query(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM accounts WHERE id = $1"
+    ))
+    .bind(id)
+    .fetch_optional()
+    .await
+}
+
 /// The account with that address.
 pub async fn account_by_email(db: &Db, email: &str) -> Result<Option<AccountRow>, StoreError> {
     db.read(concat!(
@@ -118,6 +130,35 @@ pub async fn list_accounts(db: &Db) -> Result<Vec<AccountRow>, StoreError> {
     db.read(concat!("SELECT ", columns!(), " FROM accounts ORDER BY id"))
         .fetch_all()
         .await
+}
+
+/// A page of the accounts whose address or name contains a text, newest first. The text is empty or a pattern of
+/// `LIKE` with `\\` as its escape character.
+pub async fn search_accounts(
+    db: &Db,
+    pattern: &str,
+    before: Option<AccountId>,
+    count: u32,
+) -> Result<Vec<AccountRow>, StoreError> {
+    db.read(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM accounts WHERE id < $1
+           AND ($2 = '' OR email LIKE $2 ESCAPE '\\' OR LOWER(fullname) LIKE $2 ESCAPE '\\')
+          ORDER BY id DESC LIMIT $3"
+    ))
+    .bind(value::before(before))
+    .bind(pattern)
+    .bind(count)
+    .fetch_all()
+    .await
+}
+
+/// How many accounts there are, and how many of them are locked out.
+pub async fn count_accounts(db: &Db) -> Result<(u64, u64), StoreError> {
+    let all = db.read("SELECT COUNT(*) FROM accounts").fetch_one().await?;
+    let disabled = db.read("SELECT COUNT(*) FROM accounts WHERE disabled");
+    Ok((all, disabled.fetch_one().await?))
 }
 
 /// The password hash of the account with that address.

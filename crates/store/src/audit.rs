@@ -1,8 +1,9 @@
-//! The audit log. Nothing here changes or removes an entry.
+//! The audit log. Nothing here changes an entry; entries go when they are too old.
 
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value, value};
-use estrade_model::audit::{AuditEntry, AuditId, Author};
-use estrade_model::{Id, OwnerId, Timestamp};
+use estrade_model::audit::{Action, ActionFilter, AuditEntry, AuditId, Author};
+use estrade_model::{AccountId, Id, OwnerId, Timestamp};
 
 impl Record for AuditEntry {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
@@ -12,19 +13,20 @@ impl Record for AuditEntry {
             action: row.parse()?,
             subject: row.take()?,
             name: row.take()?,
+            detail: row.take()?,
             fields: {
                 let fields: String = row.take()?;
                 let names = fields.split(',').filter(|name| !name.is_empty());
                 names.map(str::to_owned).collect()
             },
             by: {
-                let account = row.take()?;
-                let credential: Id<()> = row.take()?;
+                let account = optional_id(row)?;
+                let credential: Option<Id<()>> = optional_id(row)?;
                 let (email, by_session): (_, bool) = (row.take()?, row.take()?);
                 Author {
                     account,
-                    token: (!by_session).then(|| credential.cast()),
-                    session: by_session.then(|| credential.cast()),
+                    token: credential.filter(|_| !by_session).map(Id::cast),
+                    session: credential.filter(|_| by_session).map(Id::cast),
                     email,
                 }
             },
@@ -32,6 +34,19 @@ impl Record for AuditEntry {
             request_id: row.take()?,
         })
     }
+}
+
+/// An id in a column that was made without room for none, which is the empty text there.
+fn optional_id<T>(row: &mut Row<'_>) -> Result<Option<Id<T>>, StoreError> {
+    let text: String = row.take()?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(StoreError::bug)
+}
+
+fn id_text<T>(id: Option<Id<T>>) -> String {
+    id.map_or_else(String::new, |id| id.to_string())
 }
 
 /// Adds an entry.
@@ -43,19 +58,21 @@ pub async fn insert_entry(
     let credential = entry.by.token.map(Id::cast);
     let credential: Option<Id<()>> = credential.or(entry.by.session.map(Id::cast));
     tx.query(
-        "INSERT INTO audit (owner_id, id, at, action, subject, name, fields, account_id, token_id, email,
-                            by_session, address, request_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        "INSERT INTO audit (owner_id, id, at, kind, action, subject, name, detail, fields, account_id, token_id,
+                            email, by_session, address, request_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
     )
     .bind(owner)
     .bind(entry.id)
     .bind(entry.created_at)
+    .bind(entry.action.kind())
     .bind(entry.action.as_str())
     .bind(&entry.subject)
     .bind(&entry.name)
+    .bind(&entry.detail)
     .bind(entry.fields.join(","))
-    .bind(entry.by.account)
-    .bind(credential)
+    .bind(id_text(entry.by.account))
+    .bind(id_text(credential))
     .bind(&entry.by.email)
     .bind(entry.by.session.is_some())
     .bind(entry.address.as_ref())
@@ -65,16 +82,88 @@ pub async fn insert_entry(
     .map(drop)
 }
 
+/// How many entries of one action are about a subject, since a moment; counts no further than `limit`.
+pub async fn count_recent(
+    tx: &mut Tx,
+    owner: OwnerId,
+    subject: &str,
+    action: Action,
+    since: Timestamp,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    tx.query(
+        "SELECT COUNT(*) FROM
+         (SELECT id FROM audit WHERE owner_id = $1 AND subject = $2 AND id >= $3 AND action = $4 LIMIT $5) AS recent",
+    )
+    .bind(owner)
+    .bind(subject)
+    .bind(value::first_id_of(since.millis()))
+    .bind(action.as_str())
+    .bind(limit)
+    .fetch_one()
+    .await
+}
+
 /// Which entries to show.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// About this key (or workspace, or provider).
+    /// Only these actions.
+    pub action: ActionFilter,
+    /// Only what this account did.
+    pub account: Option<AccountId>,
+    /// Only about this thing.
     pub subject: Option<String>,
     /// Not before this moment.
     pub from: Option<Timestamp>,
     /// Not after this moment.
     pub to: Option<Timestamp>,
 }
+
+macro_rules! columns {
+    () => {
+        "id, at, action, subject, name, detail, fields, account_id, token_id, email, by_session, address,
+         request_id"
+    };
+}
+macro_rules! select_entries {
+    ($indexed:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM audit WHERE owner_id = $1 AND id < $2 AND id >= $3",
+            $indexed,
+            " AND ($6 = '' OR account_id = $6) AND ($7 = '' OR kind = $7) AND ($8 = '' OR action = $8)
+              ORDER BY id DESC LIMIT $4 OFFSET $5"
+        )
+    };
+}
+macro_rules! newest_of_kind {
+    ($kind:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT ",
+            columns!(),
+            " FROM audit WHERE owner_id = $1 AND kind = '",
+            $kind,
+            "' AND id < $2 AND id >= $3 AND ($6 = '' OR account_id = $6) ORDER BY id DESC LIMIT $7) AS of_",
+            $kind
+        )
+    };
+}
+
+// Several texts, because each has an index of its own to follow: an `OR` on a parameter has none.
+const ENTRIES: &str = select_entries!("");
+const ENTRIES_BY_SUBJECT: &str = select_entries!(" AND subject = $9");
+const ENTRIES_BY_KIND: &str = select_entries!(" AND kind = $9");
+/// Merges three walks along the index by kind, of which none reads more than it may have to give.
+const AI_ENTRIES: &str = concat!(
+    "SELECT * FROM (",
+    newest_of_kind!("key"),
+    " UNION ALL ",
+    newest_of_kind!("workspace"),
+    " UNION ALL ",
+    newest_of_kind!("provider"),
+    ") AS entries ORDER BY id DESC LIMIT $4 OFFSET $5"
+);
 
 /// A page of an owner's entries, newest first.
 pub async fn list_entries(
@@ -92,33 +181,38 @@ pub async fn list_entries(
     let from = filter.from.map_or(Value::Text(String::new()), |from| {
         value::first_id_of(from.millis())
     });
-    // Two texts, because the first has an index of its own.
+    let skip = i64::try_from(skip).unwrap_or(i64::MAX);
+    let (kind, action) = match filter.action {
+        ActionFilter::All | ActionFilter::Ai => ("", ""),
+        ActionFilter::Kind(kind) => (kind, ""),
+        ActionFilter::Only(action) => (action.kind(), action.as_str()),
+    };
+    let query = |sql| {
+        db.read(sql)
+            .bind(owner)
+            .bind(end)
+            .bind(from)
+            .bind(count)
+            .bind(skip)
+            .bind(id_text(filter.account))
+    };
     let query = match &filter.subject {
-        Some(subject) => db
-            .read(
-                "SELECT id, at, action, subject, name, fields, account_id, token_id, email, by_session,
-                        address, request_id
-                 FROM audit WHERE owner_id = $1 AND id < $2 AND id >= $3 AND subject = $6
-                 ORDER BY id DESC LIMIT $4 OFFSET $5",
-            )
-            .bind(owner)
-            .bind(end)
-            .bind(from)
-            .bind(count)
-            .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+        Some(subject) => query(ENTRIES_BY_SUBJECT)
+            .bind(kind)
+            .bind(action)
             .bind(subject),
-        None => db
-            .read(
-                "SELECT id, at, action, subject, name, fields, account_id, token_id, email, by_session,
-                        address, request_id
-                 FROM audit WHERE owner_id = $1 AND id < $2 AND id >= $3
-                 ORDER BY id DESC LIMIT $4 OFFSET $5",
-            )
-            .bind(owner)
-            .bind(end)
-            .bind(from)
-            .bind(count)
-            .bind(i64::try_from(skip).unwrap_or(i64::MAX)),
+        None if filter.action == ActionFilter::Ai => {
+            query(AI_ENTRIES).bind(skip.saturating_add(count.into()))
+        }
+        None if kind.is_empty() => query(ENTRIES).bind(kind).bind(action),
+        None => query(ENTRIES_BY_KIND).bind("").bind(action).bind(kind),
     };
     query.fetch_all().await
+}
+
+/// Removes up to `limit` entries from before a moment; returns how many there were.
+pub async fn prune_entries(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM audit WHERE (owner_id, id) IN
+               (SELECT owner_id, id FROM audit WHERE at < $1 ORDER BY at LIMIT $2)";
+    prune(db, sql, before, limit).await
 }

@@ -24,12 +24,16 @@ impl Record for EnvRow {
     }
 }
 
+const ENVS: &str = "SELECT id, name, sealed FROM env_vars WHERE project_id = $1 ORDER BY position";
+
 /// A project's variables, in the order in which they were set.
 pub async fn list_envs(db: &Db, project: ProjectId) -> Result<Vec<EnvRow>, StoreError> {
-    db.read("SELECT id, name, sealed FROM env_vars WHERE project_id = $1 ORDER BY position")
-        .bind(project)
-        .fetch_all()
-        .await
+    db.read(ENVS).bind(project).fetch_all().await
+}
+
+/// The same inside a transaction.
+pub async fn find_envs(tx: &mut Tx, project: ProjectId) -> Result<Vec<EnvRow>, StoreError> {
+    tx.query(ENVS).bind(project).fetch_all().await
 }
 
 /// The ids of a project's variables, in their order. Every replacement gives new ones.

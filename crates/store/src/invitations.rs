@@ -1,7 +1,7 @@
 //! Invitations into teams: hashes of their links, addressees and expiry.
 
 use crate::prune::prune;
-use crate::{Db, Record, Row, StoreError, Tx};
+use crate::{Db, Record, Row, StoreError, Tx, value};
 use estrade_model::id::kind;
 use estrade_model::team::Role;
 use estrade_model::{AccountId, Id, TeamId, Timestamp};
@@ -76,6 +76,86 @@ pub async fn count_open(
     .bind(now)
     .fetch_one()
     .await
+}
+
+/// An invitation that is open, with what people see of it.
+#[derive(Debug, Clone)]
+pub struct OpenInvitation {
+    pub id: Id<kind::Invitation>,
+    pub team: TeamId,
+    /// The team's name.
+    pub team_name: String,
+    pub email: String,
+    pub role: Role,
+    pub expires_at: Timestamp,
+}
+
+impl Record for OpenInvitation {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            team: row.take()?,
+            team_name: row.take()?,
+            email: row.take()?,
+            role: row.parse()?,
+            expires_at: row.take()?,
+        })
+    }
+}
+
+macro_rules! select_open {
+    ($condition:literal) => {
+        concat!(
+            "SELECT i.id, i.team_id, t.name, i.email, i.role, i.expires_at
+             FROM invitations i JOIN teams t ON t.id = i.team_id WHERE ",
+            $condition
+        )
+    };
+}
+
+/// A page of the open invitations into a team, newest first.
+pub async fn list_open(
+    db: &Db,
+    team: TeamId,
+    now: Timestamp,
+    before: Option<Id<kind::Invitation>>,
+    count: u32,
+) -> Result<Vec<OpenInvitation>, StoreError> {
+    db.read(select_open!(
+        "i.team_id = $1 AND i.expires_at > $2 AND i.id < $3 ORDER BY i.id DESC LIMIT $4"
+    ))
+    .bind(team)
+    .bind(now)
+    .bind(value::before(before))
+    .bind(count)
+    .fetch_all()
+    .await
+}
+
+/// The open invitation of a link; it stays open.
+pub async fn read_open(
+    db: &Db,
+    secret_hash: [u8; 32],
+    now: Timestamp,
+) -> Result<Option<OpenInvitation>, StoreError> {
+    db.read(select_open!("i.secret_hash = $1 AND i.expires_at > $2"))
+        .bind(secret_hash)
+        .bind(now)
+        .fetch_optional()
+        .await
+}
+
+/// Removes an invitation into a team; returns the address that it was for, none when there is no such invitation.
+pub async fn delete_invitation(
+    tx: &mut Tx,
+    team: TeamId,
+    id: Id<kind::Invitation>,
+) -> Result<Option<String>, StoreError> {
+    tx.query("DELETE FROM invitations WHERE team_id = $1 AND id = $2 RETURNING email")
+        .bind(team)
+        .bind(id)
+        .fetch_optional()
+        .await
 }
 
 /// Uses up an invitation and returns what it grants; none unless it is for `email` and still good.

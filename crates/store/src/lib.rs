@@ -53,6 +53,7 @@ pub mod sessions;
 pub mod signing_keys;
 pub mod sources;
 mod sqlite;
+pub mod status;
 pub mod teams;
 pub mod tokens;
 pub mod traffic;

@@ -108,6 +108,23 @@ pub async fn list_members(
     .await
 }
 
+/// One member of a team.
+pub async fn read_member(
+    db: &Db,
+    team: TeamId,
+    account: AccountId,
+) -> Result<Option<Member>, StoreError> {
+    db.read(
+        "SELECT a.id, a.email, a.fullname, m.role
+         FROM team_members m JOIN accounts a ON a.id = m.account_id
+         WHERE m.team_id = $1 AND m.account_id = $2",
+    )
+    .bind(team)
+    .bind(account)
+    .fetch_optional()
+    .await
+}
+
 /// How many owners a team has.
 pub async fn count_owners(tx: &mut Tx, team: TeamId) -> Result<u64, StoreError> {
     tx.query("SELECT COUNT(*) FROM team_members WHERE team_id = $1 AND role = $2")

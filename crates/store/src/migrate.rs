@@ -20,6 +20,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (15, include_str!("../migrations/0015_unused_disks.sql")),
     (16, include_str!("../migrations/0016_sessions.sql")),
     (17, include_str!("../migrations/0017_token_scopes.sql")),
+    (18, include_str!("../migrations/0018_audit.sql")),
     (19, include_str!("../migrations/0019_project_pages.sql")),
     (20, include_str!("../migrations/0020_ai_lists.sql")),
 ];

@@ -323,6 +323,38 @@ pub async fn set_plan(tx: &mut Tx, id: ProjectId, plan: &str) -> Result<(), Stor
         .map(drop)
 }
 
+/// Gives a project and its domains to another owner, in a network of theirs. [`StoreError::Duplicate`] when the
+/// owner has one of the domains already.
+pub async fn set_owner(
+    tx: &mut Tx,
+    id: ProjectId,
+    owner: OwnerId,
+    network: NetworkId,
+) -> Result<(), StoreError> {
+    tx.query(
+        "UPDATE projects SET owner_id = $2, network_id = $3, version = version + 1 WHERE id = $1",
+    )
+    .bind(id)
+    .bind(owner)
+    .bind(network)
+    .execute()
+    .await?;
+    tx.query("UPDATE domains SET owner_id = $2 WHERE project_id = $1")
+        .bind(id)
+        .bind(owner)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Whether a release of a project is on its way.
+pub async fn has_unfinished_release(tx: &mut Tx, id: ProjectId) -> Result<bool, StoreError> {
+    tx.query("SELECT EXISTS (SELECT 1 FROM releases WHERE project_id = $1 AND finished_at IS NULL)")
+        .bind(id)
+        .fetch_one()
+        .await
+}
+
 /// Something of a project that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {

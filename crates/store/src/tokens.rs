@@ -140,29 +140,44 @@ pub async fn list_tokens(
     .await
 }
 
-/// Removes a token of an account; false when it has none of that id.
+/// A token that is gone.
+#[derive(Debug, Clone)]
+pub struct RemovedToken {
+    pub account: AccountId,
+    pub name: String,
+}
+
+impl Record for RemovedToken {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            account: row.take()?,
+            name: row.take()?,
+        })
+    }
+}
+
+/// Removes a token of an account; none when it has none of that id.
 pub async fn delete_token(
     tx: &mut Tx,
     account: AccountId,
     id: TokenId,
-) -> Result<bool, StoreError> {
-    let gone = tx
-        .query("DELETE FROM tokens WHERE id = $1 AND account_id = $2")
+) -> Result<Option<RemovedToken>, StoreError> {
+    tx.query("DELETE FROM tokens WHERE id = $1 AND account_id = $2 RETURNING account_id, name")
         .bind(id)
         .bind(account)
-        .execute()
-        .await?;
-    Ok(gone > 0)
+        .fetch_optional()
+        .await
 }
 
 /// Removes a token of any owner, for the administrator's command line.
-pub async fn delete_any_token(tx: &mut Tx, id: TokenId) -> Result<bool, StoreError> {
-    Ok(tx
-        .query("DELETE FROM tokens WHERE id = $1")
+pub async fn delete_any_token(
+    tx: &mut Tx,
+    id: TokenId,
+) -> Result<Option<RemovedToken>, StoreError> {
+    tx.query("DELETE FROM tokens WHERE id = $1 RETURNING account_id, name")
         .bind(id)
-        .execute()
-        .await?
-        > 0)
+        .fetch_optional()
+        .await
 }
 
 /// Whether an account still has a token.

@@ -359,12 +359,14 @@ impl TestApp {
         &self.state.services.traffic
     }
 
-    /// Writes down now which tokens and keys were used; a server does it every few seconds.
+    /// Writes down now which tokens and keys were used, and which sign-ins refused; a server does it every few seconds.
     pub async fn note_uses(&self) {
         let tokens = self.state.services.tokens.flush_touches().await;
         tokens.expect("uses of tokens");
         let keys = self.state.services.keys.flush_touches().await;
         keys.expect("uses of keys");
+        let refusals = self.state.services.logins.flush_refusals().await;
+        refusals.expect("refused sign-ins");
     }
 
     /// Nobody in particular.

@@ -7,6 +7,7 @@ mod connection;
 mod head;
 pub(crate) mod health;
 pub(crate) mod model_id;
+pub(crate) mod probe;
 mod stream;
 pub(crate) mod target_order;
 mod tls;

@@ -8,7 +8,7 @@ use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
 use axum::extract::State;
 use axum::response::Response;
-use estrade_model::audit::AuditEntry;
+use estrade_model::audit::{ActionFilter, AuditEntry};
 use estrade_model::id::kind;
 use estrade_model::{KeyId, Timestamp};
 use estrade_service::audit;
@@ -36,7 +36,7 @@ pub struct AuditLog {
 /// List changes
 ///
 /// Newest first: who made, changed, switched, rotated or deleted which key or workspace, when and
-/// from where. Entries are never changed or removed.
+/// from where. Entries are never changed, and kept for 400 days.
 #[utoipa::path(get, path = "/v1/audit", tag = "audit", params(AuditQuery, Paged), responses((status = 200, body = AuditLog)))]
 pub async fn list_audit(
     State(app): State<AppState>,
@@ -45,6 +45,8 @@ pub async fn list_audit(
     paging: Paging<KeysError>,
 ) -> Result<Response, KeysError> {
     let filter = AuditFilter {
+        action: ActionFilter::Ai,
+        account: None,
         subject: query.key.map(|key| key.to_string()),
         from: query.from,
         to: query.to,

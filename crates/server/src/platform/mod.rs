@@ -1,6 +1,7 @@
 //! The platform API: projects, releases, networks, teams, accounts.
 
 pub mod account;
+pub mod audit;
 pub mod blobs;
 mod bounded_json;
 pub mod databases;
@@ -82,6 +83,7 @@ fn all() -> Vec<Endpoints> {
         endpoints!(account::create_token),
         endpoints!(account::list_tokens),
         endpoints!(account::delete_token),
+        endpoints!(audit::list_audit),
         endpoints!(teams::list_teams, teams::create_team),
         endpoints!(teams::delete_team),
         endpoints!(teams::list_members),

@@ -131,6 +131,13 @@ pub async fn read_provider(
     Ok((row.provider, row.version))
 }
 
+/// A provider with its key, for a test of the connection.
+pub async fn open_provider(core: &Core, caller: &Caller, id: ProviderId) -> Result<Provider> {
+    caller.require_admin_to_read()?;
+    let row = providers::read_provider(&core.db, id).await?;
+    open(core, row.ok_or(PROVIDER)?)
+}
+
 /// Adds a provider; its key is never shown again.
 pub async fn create_provider(
     core: &Core,

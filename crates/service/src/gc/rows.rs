@@ -4,15 +4,16 @@
 use crate::ai::key_check::KeyCheck;
 use crate::idempotency::{Idempotency, RENEW_INTERVAL};
 use crate::identity::credentials::AccountTokens;
+use crate::identity::login::Logins;
 use crate::identity::sessions::{self, Sessions};
 use crate::platform::traffic::{HALF_HOURS_RETENTION, MINUTES_RETENTION};
-use crate::{Core, Error, Result, ai::usage, identity::login};
+use crate::{Core, Error, Result, ai::usage, audit, identity::login};
 use estrade_ledger::retention;
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
 use estrade_store::{
-    StoreError, acme, changes, disks, former_names, idempotency as answers, invitations, keys,
-    login_attempts, reset_links, sessions as session_rows, tokens, traffic,
+    StoreError, acme, audit as entries, changes, disks, former_names, idempotency as answers,
+    invitations, keys, login_attempts, reset_links, sessions as session_rows, tokens, traffic,
 };
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -45,13 +46,16 @@ pub fn run(
     tokens: Arc<AccountTokens>,
     sessions: Arc<Sessions>,
     keys: Arc<KeyCheck>,
+    logins: Arc<Logins>,
     idempotency: Arc<Idempotency>,
     stop: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         // Concurrently: a long sweep must not delay the renewal of leases.
         tokio::join!(
-            repeat(FLUSH_INTERVAL, &stop, || flush(&tokens, &sessions, &keys)),
+            repeat(FLUSH_INTERVAL, &stop, || flush(
+                &tokens, &sessions, &keys, &logins
+            )),
             repeat(SWEEP_INTERVAL, &stop, || sweep(&core, &stop)),
             repeat(PRUNE_CALLS_INTERVAL, &stop, || async {
                 let pruned = retention::prune(&usage::ledger_context(&core), &stop).await;
@@ -62,7 +66,7 @@ pub fn run(
             )),
             release_as_dropped(&idempotency, &stop),
         );
-        flush(&tokens, &sessions, &keys).await;
+        flush(&tokens, &sessions, &keys, &logins).await;
         release(&idempotency).await;
     })
 }
@@ -80,7 +84,7 @@ async fn repeat<F: Future<Output = ()>>(
     }
 }
 
-async fn flush(tokens: &AccountTokens, sessions: &Sessions, keys: &KeyCheck) {
+async fn flush(tokens: &AccountTokens, sessions: &Sessions, keys: &KeyCheck, logins: &Logins) {
     report(
         "write down which tokens were used",
         tokens.flush_touches().await,
@@ -92,6 +96,10 @@ async fn flush(tokens: &AccountTokens, sessions: &Sessions, keys: &KeyCheck) {
     report(
         "write down which keys were used",
         keys.flush_touches().await,
+    );
+    report(
+        "write down which sign-ins were refused",
+        logins.flush_refusals().await,
     );
 }
 
@@ -179,6 +187,11 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     let old = now.before(HALF_HOURS_RETENTION);
     drain("project_traffic", stop, || {
         traffic::prune_half_hours(db, old, BATCH_ROWS)
+    })
+    .await;
+    let old = now.before(audit::RETENTION);
+    drain("audit", stop, || {
+        entries::prune_entries(db, old, BATCH_ROWS)
     })
     .await;
     drain("acme_challenges", stop, || {

@@ -1,15 +1,21 @@
 //! Accounts: made and managed by the administrator, used by logging in.
 
+use crate::audit::{Actor, Note};
 use crate::identity::access::Operation;
 use crate::settings::LOG_RETENTION;
 use crate::{Caller, Core, Error, Result, identity::passwords};
 use estrade_model::account::{Me, MePlans, NewAccount, OfferedBundles, OfferedPlan, User};
+use estrade_model::audit::Action;
 use estrade_model::names::{Email, Label};
 use estrade_model::secret::Secret;
 use estrade_model::{AccountId, SessionId, Timestamp};
-use estrade_store::accounts::{self, AccountRow};
+use estrade_store::accounts;
+pub use estrade_store::accounts::AccountRow;
 use estrade_store::{ChangeKind, StoreError, Tx, networks, reset_links, sessions, tokens};
 use std::collections::BTreeMap;
+
+/// The longest text that accounts are searched for, in characters.
+const MAX_SEARCH_CHARS: usize = 100;
 
 /// Adds an account; 409 when the address is taken.
 pub async fn create_account(core: &Core, new: NewAccount) -> Result<AccountId> {
@@ -27,12 +33,16 @@ pub async fn create_account(core: &Core, new: NewAccount) -> Result<AccountId> {
         created_at: now,
     };
     let id = account.id;
+    let actor = Actor::command_line();
+    let note = Note::creation_by(actor, id.cast(), Action::CreateAccount, id, now);
+    let note = note.about(&account.email);
     core.db
         .transact(move |tx| {
-            let (account, hash) = (account.clone(), hash.clone());
-            Box::pin(
-                async move { insert_account(tx, &account, hash.as_deref(), network, now).await },
-            )
+            let (account, hash, note) = (account.clone(), hash.clone(), note.clone());
+            Box::pin(async move {
+                insert_account(tx, &account, hash.as_deref(), network, now).await?;
+                note.write(tx).await
+            })
         })
         .await?;
     Ok(id)
@@ -87,10 +97,16 @@ pub async fn set_password(
     let account = find_account(core, email).await?.id;
     let hash = passwords::hash(password).await?;
     let now = core.now();
+    let actor = Actor::command_line();
+    let note = Note::by(actor, account.cast(), Action::SetPassword, account, now)?;
+    let note = note.about(email.as_str());
     core.db
         .transact(move |tx| {
-            let hash = hash.clone();
-            Box::pin(async move { replace_password(tx, account, &hash, ended, None, now).await })
+            let (hash, note) = (hash.clone(), note.clone());
+            Box::pin(async move {
+                note.write(tx).await?;
+                replace_password(tx, account, &hash, ended, None, now).await
+            })
         })
         .await
 }
@@ -103,9 +119,11 @@ pub async fn change_password(core: &Core, caller: &Caller, password: Secret) -> 
         caller.credential.session(),
         core.now(),
     );
+    let own = account.cast();
+    let note = Note::of(core, caller, own, Action::SetPassword, account)?.about(&caller.email);
     core.db
         .transact(move |tx| {
-            let hash = hash.clone();
+            let (hash, note) = (hash.clone(), note.clone());
             Box::pin(async move {
                 // A session that was ended meanwhile must not set the password.
                 if let Some(session) = kept
@@ -113,6 +131,7 @@ pub async fn change_password(core: &Core, caller: &Caller, password: Secret) -> 
                 {
                     return Err(Error::Unauthenticated);
                 }
+                note.write(tx).await?;
                 let ended = EndedTokens::Sessions;
                 replace_password(tx, account, &hash, ended, kept, now).await
             })
@@ -168,15 +187,125 @@ pub async fn enable_account(core: &Core, email: &Email) -> Result<()> {
 }
 
 async fn set_disabled(core: &Core, email: &Email, disabled: bool) -> Result<()> {
-    let (account, now) = (find_account(core, email).await?, core.now());
+    let (account, now) = (find_account(core, email).await?.id, core.now());
+    let action = if disabled {
+        Action::DisableAccount
+    } else {
+        Action::EnableAccount
+    };
+    let note = Note::by(Actor::command_line(), account.cast(), action, account, now)?;
+    let note = note.about(email.as_str());
     core.db
         .transact(move |tx| {
+            let note = note.clone();
             Box::pin(async move {
-                accounts::set_disabled(tx, account.id, disabled).await?;
-                Ok::<_, Error>(tx.changed(ChangeKind::Account, account.id, now).await?)
+                accounts::set_disabled(tx, account, disabled).await?;
+                note.write(tx).await?;
+                Ok::<_, Error>(tx.changed(ChangeKind::Account, account, now).await?)
             })
         })
         .await
+}
+
+/// The same by an administrator of the account panel. Returns the account's id.
+pub async fn create_account_by(
+    core: &Core,
+    caller: &Caller,
+    email: Email,
+    fullname: Label,
+    admin: bool,
+) -> Result<AccountId> {
+    let permission = caller.require_admin()?;
+    let (now, network) = (core.now(), core.new_id()?);
+    let account = AccountRow {
+        id: core.new_id()?,
+        email: email.to_string(),
+        fullname: fullname.to_string(),
+        admin,
+        disabled: false,
+        created_at: now,
+    };
+    let id = account.id;
+    let actor = Actor::caller(caller);
+    let note = Note::creation_by(actor, id.cast(), Action::CreateAccount, id, now)
+        .about(&account.email)
+        .detail(if admin { "administrator" } else { "" });
+    permission
+        .transact(core, move |tx| {
+            let (account, note) = (account.clone(), note.clone());
+            Box::pin(async move {
+                insert_account(tx, &account, None, network, now).await?;
+                note.write(tx).await
+            })
+        })
+        .await?;
+    Ok(id)
+}
+
+/// Locks an account out or lets it in again, by an administrator. Nobody locks themselves out.
+pub async fn set_disabled_by(
+    core: &Core,
+    caller: &Caller,
+    account: AccountId,
+    disabled: bool,
+) -> Result<String> {
+    let permission = caller.require_admin()?;
+    if account == caller.account && disabled {
+        return Err(Error::conflict(
+            "own_account",
+            "you cannot lock yourself out; ask another administrator",
+        ));
+    }
+    let now = core.now();
+    let action = if disabled {
+        Action::DisableAccount
+    } else {
+        Action::EnableAccount
+    };
+    let note = Note::of(core, caller, account.cast(), action, account)?;
+    permission
+        .transact(core, move |tx| {
+            let note = note.clone();
+            Box::pin(async move {
+                let found = accounts::find_account(tx, account).await?;
+                let email = found.ok_or(Error::NotFound("the account"))?.email;
+                accounts::set_disabled(tx, account, disabled).await?;
+                note.about(&email).write(tx).await?;
+                tx.changed(ChangeKind::Account, account, now).await?;
+                Ok(email)
+            })
+        })
+        .await
+}
+
+/// A page of the accounts whose address or name contains a text, newest first, for administrators.
+pub async fn search_accounts(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    before: Option<AccountId>,
+    count: u32,
+) -> Result<Vec<AccountRow>> {
+    caller.require_admin_to_read()?;
+    let mut pattern = String::new();
+    if !text.is_empty() {
+        pattern.push('%');
+        for letter in text.to_lowercase().chars().take(MAX_SEARCH_CHARS) {
+            if matches!(letter, '%' | '_' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+        pattern.push('%');
+    }
+    Ok(accounts::search_accounts(&core.db, &pattern, before, count).await?)
+}
+
+/// An account, for administrators.
+pub async fn read_account(core: &Core, caller: &Caller, account: AccountId) -> Result<AccountRow> {
+    caller.require_admin_to_read()?;
+    let found = accounts::account_by_id(&core.db, account).await?;
+    found.ok_or(Error::NotFound("the account"))
 }
 
 /// The caller's account, and the plans that this installation offers.

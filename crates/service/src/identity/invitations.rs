@@ -1,12 +1,20 @@
 //! Invitations: links with which one account may join a team, once, within a week.
 
-use crate::identity::access::{Operation, require_in_team};
+use crate::audit::{Actor, Note};
+use crate::identity::access::{Operation, Origin, Scope, require_in_team};
+use crate::identity::accounts::insert_account;
+use crate::identity::passwords;
 use crate::{Caller, Core, Error, Result, random};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use estrade_model::TeamId;
+use estrade_model::audit::Action;
+use estrade_model::id::kind;
+use estrade_model::names::Label;
 use estrade_model::secret::Secret;
 use estrade_model::team::{Invite, Invited, Role, Team};
+use estrade_model::{Id, TeamId};
+use estrade_store::accounts::{self, AccountRow};
+pub use estrade_store::invitations::OpenInvitation;
 use estrade_store::invitations::{self, InvitationRow};
 use estrade_store::{StoreError, Tx, members, teams};
 use std::time::Duration;
@@ -36,9 +44,13 @@ pub async fn create_invitation(
         expires_at: now.after(LIFETIME),
         invited_by: caller.account,
     };
+    let actor = Actor::caller(caller);
+    let note = Note::creation_by(actor, team.cast(), Action::CreateInvitation, row.id, now)
+        .about(&row.email)
+        .detail(row.role.as_str());
     permission
         .transact(core, move |tx| {
-            let row = row.clone();
+            let (row, note) = (row.clone(), note.clone());
             Box::pin(async move {
                 let role = permission.current_role(tx).await?;
                 if row.role > role {
@@ -57,7 +69,8 @@ pub async fn create_invitation(
                     // Deleted in the meantime.
                     Err(StoreError::Reference) => Err(Error::NotFound("the team")),
                     other => Ok(other?),
-                }
+                }?;
+                note.write(tx).await
             })
         })
         .await?;
@@ -74,9 +87,10 @@ pub async fn join_team(core: &Core, caller: &Caller, token: &str) -> Result<Team
     let (secret_hash, now) = (hash(token), core.now());
     let account = caller.require(Operation::WriteTeams)?;
     let email = caller.email.clone();
+    let actor = Actor::caller(caller);
     core.db
         .transact(move |tx| {
-            let email = email.clone();
+            let (email, actor) = (email.clone(), actor.clone());
             Box::pin(async move {
                 let grant = invitations::take_invitation(tx, secret_hash, &email, now)
                     .await?
@@ -88,7 +102,112 @@ pub async fn join_team(core: &Core, caller: &Caller, token: &str) -> Result<Team
                     return Err(already_member());
                 }
                 members::insert_member(tx, grant.team, account, grant.role, now).await?;
+                Note::by(actor, grant.team.cast(), Action::JoinTeam, account, now)?
+                    .about(&email)
+                    .detail(grant.role.as_str())
+                    .write(tx)
+                    .await?;
                 team_of(tx, grant.team).await
+            })
+        })
+        .await
+}
+
+/// An invitation as the person who opens its link sees it.
+#[derive(Debug, Clone)]
+pub struct InvitationOffer {
+    pub invitation: OpenInvitation,
+    /// Whether there is an account with the invited address; otherwise [`join_as_new`] makes it.
+    pub has_account: bool,
+}
+
+/// What a link offers; none when it is unknown, used or expired. It stays good.
+pub async fn peek_invitation(core: &Core, token: &str) -> Result<Option<InvitationOffer>> {
+    let found = invitations::read_open(&core.db, hash(token), core.now()).await?;
+    let Some(invitation) = found else {
+        return Ok(None);
+    };
+    let account = accounts::account_by_email(&core.db, &invitation.email).await?;
+    Ok(Some(InvitationOffer {
+        invitation,
+        has_account: account.is_some(),
+    }))
+}
+
+/// Makes the account that was invited and lets it join; returns the account's address.
+///
+/// Whoever has the link is who was invited: it is the only way to an account without an administrator.
+pub async fn join_as_new(
+    core: &Core,
+    token: &str,
+    fullname: Label,
+    password: Secret,
+    origin: Origin,
+) -> Result<String> {
+    let not_found = || Error::NotFound("the invitation");
+    // Before the password is hashed, which is expensive: strangers send any token.
+    let offer = peek_invitation(core, token).await?.ok_or_else(not_found)?;
+    let password = passwords::hash(password).await?;
+    let (secret_hash, now, network) = (hash(token), core.now(), core.new_id()?);
+    let account = AccountRow {
+        id: core.new_id()?,
+        email: offer.invitation.email,
+        fullname: fullname.into(),
+        admin: false,
+        disabled: false,
+        created_at: now,
+    };
+    let email = account.email.clone();
+    let actor = Actor::account(account.id, &email, origin);
+    core.db
+        .transact(move |tx| {
+            let (account, password, actor) = (account.clone(), password.clone(), actor.clone());
+            Box::pin(async move {
+                let (id, email) = (account.id, account.email.as_str());
+                let grant = invitations::take_invitation(tx, secret_hash, email, now).await?;
+                let grant = grant.ok_or_else(not_found)?;
+                insert_account(tx, &account, Some(&password), network, now).await?;
+                Note::creation_by(actor.clone(), id.cast(), Action::CreateAccount, id, now)
+                    .about(email)
+                    .detail("with an invitation")
+                    .write(tx)
+                    .await?;
+                members::insert_member(tx, grant.team, id, grant.role, now).await?;
+                Note::by(actor, grant.team.cast(), Action::JoinTeam, id, now)?
+                    .about(email)
+                    .detail(grant.role.as_str())
+                    .write(tx)
+                    .await
+            })
+        })
+        .await?;
+    Ok(email)
+}
+
+/// A page of the open invitations into a team, newest first.
+pub async fn list_invitations(
+    core: &Core,
+    scope: &Scope,
+    before: Option<Id<kind::Invitation>>,
+    count: u32,
+) -> Result<Vec<OpenInvitation>> {
+    let team = scope.read_as(Operation::ReadTeams, Role::Admin)?.cast();
+    let now = core.now();
+    Ok(invitations::list_open(&core.db, team, now, before, count).await?)
+}
+
+/// Withdraws an invitation: its link is good no more.
+pub async fn delete_invitation(core: &Core, scope: &Scope, id: Id<kind::Invitation>) -> Result<()> {
+    let permission = scope.require(Operation::WriteTeams, Role::Admin)?;
+    let team = permission.owner().cast();
+    let note = Note::new(core, scope, Action::DeleteInvitation, id)?;
+    permission
+        .transact(core, move |tx| {
+            let note = note.clone();
+            Box::pin(async move {
+                let gone = invitations::delete_invitation(tx, team, id).await?;
+                let email = gone.ok_or(Error::NotFound("the invitation"))?;
+                note.about(&email).write(tx).await
             })
         })
         .await

@@ -15,9 +15,11 @@
 
 mod attempt;
 mod gate;
+mod refusals;
 
 pub(crate) use attempt::{Attempt, FAILURE_RETENTION, MAX_SUMS, NETWORK_RETENTION};
 
+use crate::identity::access::Origin;
 use crate::identity::passwords::{self, LoginProof};
 use crate::identity::{second_factor, tokens};
 use crate::{Core, Error, Result};
@@ -27,6 +29,7 @@ use estrade_model::secret::Secret;
 use estrade_store::accounts::{self, AccountRow, PasswordRow};
 use futures_util::future::BoxFuture;
 use gate::LoginGate;
+use refusals::Refusals;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -34,6 +37,7 @@ use std::sync::Arc;
 pub struct Logins {
     core: Arc<Core>,
     gate: LoginGate,
+    refusals: Refusals,
 }
 
 /// A person who gave everything that was asked for. The try counts as failed until [`Attempt::succeed`].
@@ -56,6 +60,7 @@ impl Logins {
         Self {
             core: Arc::clone(core),
             gate: LoginGate::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -70,11 +75,12 @@ impl Logins {
                 Verification::CodeMissing(_) => return Err(Error::SecondFactorRequired),
             };
             let id = proof.account;
-            let token = tokens::create_session(core, proof).await?;
-            attempt.succeed(core, id).await?;
             let account = accounts::account_by_id(&core.db, id)
                 .await?
                 .ok_or(Error::WrongCredentials)?;
+            let origin = origin_of(address);
+            let token = tokens::create_session(core, proof, &account.email, origin).await?;
+            attempt.succeed(core, id).await?;
             Ok(LoggedIn {
                 api_token: token
                     .api_token
@@ -98,7 +104,9 @@ impl Logins {
         let attempt = Attempt::new(core, address, email).await?;
         let turn = self.gate.enter(attempt.network, attempt.known)?;
         attempt.record(core).await?;
-        let row = check_password(core, email, password, attempt.known).await?;
+        let checked = check_password(core, email, password, attempt.known).await;
+        self.note_refusal(&checked, email, address);
+        let row = checked?;
         drop(turn);
         let factor = second_factor::is_enabled(core, row.account).await?;
         match otp {
@@ -106,7 +114,11 @@ impl Logins {
                 attempt.take_back(core).await?;
                 return Ok(Verification::CodeMissing(row));
             }
-            Some(otp) if factor => second_factor::take_code(core, row.account, otp).await?,
+            Some(otp) if factor => {
+                let taken = second_factor::take_code(core, row.account, otp).await;
+                self.note_refusal(&taken, email, address);
+                taken?;
+            }
             _ => {}
         }
         let proof = LoginProof::new(&row, factor);
@@ -122,7 +134,9 @@ impl Logins {
     ) -> Result<Attempt> {
         let attempt = Attempt::new(&self.core, address, &account.email).await?;
         attempt.record(&self.core).await?;
-        second_factor::take_code(&self.core, account.id, code).await?;
+        let taken = second_factor::take_code(&self.core, account.id, code).await;
+        self.note_refusal(&taken, &account.email, address);
+        taken?;
         Ok(attempt)
     }
 
@@ -154,6 +168,29 @@ impl Logins {
             other => drop(other?),
         }
         Ok(attempt)
+    }
+}
+
+impl Logins {
+    /// Remembers a wrong password or code for the audit log.
+    fn note_refusal<T>(&self, checked: &Result<T>, typed: &str, address: IpAddr) {
+        if let Err(Error::WrongCredentials | Error::WrongSecondFactor) = checked {
+            let now = self.core.now();
+            self.refusals.note(typed, origin_of(address), now);
+        }
+    }
+
+    /// Writes refused sign-ins into the audit logs of their accounts; called every few seconds and at the end.
+    pub async fn flush_refusals(&self) -> Result<()> {
+        self.refusals.flush(&self.core).await
+    }
+}
+
+/// Where somebody signs in from.
+pub(crate) fn origin_of(address: IpAddr) -> Origin {
+    Origin {
+        address: Some(address),
+        request: None,
     }
 }
 

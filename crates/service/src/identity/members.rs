@@ -4,11 +4,13 @@
 //! keeps one. The rules about the member concerned are checked inside the transaction, so that of two
 //! owners who leave, or demote each other, at the same time only one succeeds.
 
+use crate::audit::Note;
 use crate::identity::access::{require_in_team, require_member_to_read};
 use crate::{Caller, Core, Error, Result};
+use estrade_model::audit::Action;
 use estrade_model::team::{Member, Role};
 use estrade_model::{AccountId, TeamId};
-use estrade_store::{Tx, invitations, members};
+use estrade_store::{Tx, accounts, invitations, members};
 
 /// A page of a team's members, in the order in which they joined, after the member `after`.
 pub async fn list_members(
@@ -23,6 +25,18 @@ pub async fn list_members(
     Ok(members::list_members(&core.db, team, after, count, skip).await?)
 }
 
+/// One member of a team.
+pub async fn read_member(
+    core: &Core,
+    caller: &Caller,
+    team: TeamId,
+    member: AccountId,
+) -> Result<Member> {
+    require_member_to_read(core, caller, team).await?;
+    let found = members::read_member(&core.db, team, member).await?;
+    found.ok_or(Error::NotFound("the member"))
+}
+
 /// Removes a member. Anyone may remove themselves.
 pub async fn delete_member(
     core: &Core,
@@ -33,8 +47,10 @@ pub async fn delete_member(
     let leaves = member == caller.account;
     let needed = if leaves { Role::Viewer } else { Role::Admin };
     let permission = require_in_team(core, caller, team, needed).await?;
+    let note = Note::of(core, caller, team.cast(), Action::DeleteMember, member)?;
     permission
         .transact(core, move |tx| {
+            let note = note.clone();
             Box::pin(async move {
                 let role = role_of(tx, team, member).await?;
                 if role == Role::Owner {
@@ -44,6 +60,8 @@ pub async fn delete_member(
                     keep_an_owner(tx, team).await?;
                 }
                 members::delete_member(tx, team, member).await?;
+                let note = note.about(&email_of(tx, member).await?);
+                note.detail(role.as_str()).write(tx).await?;
                 // Otherwise an invitation that they kept or passed on would still be valid.
                 Ok(invitations::delete_invitations_of(tx, team, member).await?)
             })
@@ -60,8 +78,10 @@ pub async fn set_role(
     role: Role,
 ) -> Result<()> {
     let permission = require_in_team(core, caller, team, Role::Admin).await?;
+    let note = Note::of(core, caller, team.cast(), Action::SetRole, member)?;
     permission
         .transact(core, move |tx| {
+            let note = note.clone();
             Box::pin(async move {
                 let before = role_of(tx, team, member).await?;
                 if before == Role::Owner || role == Role::Owner {
@@ -73,10 +93,19 @@ pub async fn set_role(
                 if role < before {
                     invitations::delete_invitations_of(tx, team, member).await?;
                 }
-                Ok(members::set_role(tx, team, member, role).await?)
+                members::set_role(tx, team, member, role).await?;
+                let note = note.about(&email_of(tx, member).await?);
+                let change = format!("{} → {}", before.as_str(), role.as_str());
+                note.detail(change).fields(&["role"]).write(tx).await
             })
         })
         .await
+}
+
+/// The address of a member, for the audit log.
+async fn email_of(tx: &mut Tx, member: AccountId) -> Result<String> {
+    let account = accounts::find_account(tx, member).await?;
+    Ok(account.map_or_else(String::new, |account| account.email))
 }
 
 async fn role_of(tx: &mut Tx, team: TeamId, member: AccountId) -> Result<Role> {

@@ -3,12 +3,15 @@
 //! Only the hash of a link's code is stored. To look at a link does not use it up: mail programs and chats open
 //! the links that they show.
 
+use crate::audit::{Actor, Note};
+use crate::identity::access::Origin;
 use crate::identity::accounts::{self, EndedTokens};
 use crate::identity::passwords;
 use crate::{Caller, Core, Error, Result, random};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use estrade_model::AccountId;
+use estrade_model::audit::Action;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
 use estrade_store::Tx;
@@ -67,10 +70,17 @@ pub enum FirstPassword {
 pub async fn create_reset_link(core: &Core, caller: &Caller, account: AccountId) -> Result<Secret> {
     let permission = caller.require_admin()?;
     let (secret, row) = new_link(core, account, LinkKind::Reset)?;
+    let note = Note::of(
+        core,
+        caller,
+        account.cast(),
+        Action::CreateResetLink,
+        account,
+    )?;
     permission
         .transact(core, move |tx| {
-            let row = row.clone();
-            Box::pin(async move { insert(tx, &row).await })
+            let (row, note) = (row.clone(), note.clone());
+            Box::pin(async move { insert(tx, &row, &note).await })
         })
         .await?;
     Ok(secret)
@@ -79,10 +89,12 @@ pub async fn create_reset_link(core: &Core, caller: &Caller, account: AccountId)
 /// The same for the administrator's command line.
 pub async fn create_any_reset_link(core: &Core, account: AccountId) -> Result<Secret> {
     let (secret, row) = new_link(core, account, LinkKind::Reset)?;
+    let (actor, now) = (Actor::command_line(), core.now());
+    let note = Note::by(actor, account.cast(), Action::CreateResetLink, account, now)?;
     core.db
         .transact(move |tx| {
-            let row = row.clone();
-            Box::pin(async move { insert(tx, &row).await })
+            let (row, note) = (row.clone(), note.clone());
+            Box::pin(async move { insert(tx, &row, &note).await })
         })
         .await?;
     Ok(secret)
@@ -156,13 +168,17 @@ pub async fn use_reset_link(core: &Core, secret: &str, password: Secret) -> Resu
     let found = found.ok_or_else(not_found)?;
     let password = passwords::hash(password).await?;
     let (account, now) = (found.account, core.now());
+    let actor = Actor::account(account, &found.email, Origin::default());
+    let note = Note::by(actor, account.cast(), Action::SetPassword, account, now)?;
+    let note = note.about(&found.email).detail("with a link");
     core.db
         .transact(move |tx| {
-            let password = password.clone();
+            let (password, note) = (password.clone(), note.clone());
             Box::pin(async move {
                 if !reset_links::take_link(tx, account, secret_hash, now).await? {
                     return Err(not_found());
                 }
+                note.write(tx).await?;
                 let ended = EndedTokens::Sessions;
                 accounts::replace_password(tx, account, &password, ended, None, now).await
             })
@@ -183,7 +199,7 @@ fn new_link(core: &Core, account: AccountId, kind: LinkKind) -> Result<(Secret, 
     Ok((secret, row))
 }
 
-async fn insert(tx: &mut Tx, row: &ResetLinkRow) -> Result<()> {
+async fn insert(tx: &mut Tx, row: &ResetLinkRow, note: &Note) -> Result<()> {
     let stored = account_rows::find_password(tx, row.account).await?;
     let stored = stored.ok_or(Error::NotFound("the account"))?;
     if stored.disabled {
@@ -192,6 +208,7 @@ async fn insert(tx: &mut Tx, row: &ResetLinkRow) -> Result<()> {
             "the account is disabled; enable it first",
         ));
     }
+    note.write(tx).await?;
     Ok(reset_links::insert_link(tx, row).await?)
 }
 

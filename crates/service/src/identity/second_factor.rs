@@ -5,8 +5,10 @@
 
 mod totp;
 
+use crate::audit::{Actor, Note};
 use crate::identity::access::Operation;
 use crate::{Caller, Core, Error, Result, random};
+use estrade_model::audit::Action;
 use estrade_model::secret::Secret;
 use estrade_model::{AccountId, Timestamp};
 use estrade_store::Tx;
@@ -94,9 +96,13 @@ pub async fn enable(core: &Core, caller: &Caller, otp: &str) -> Result<Vec<Secre
     let codes = make_recovery_codes()?;
     let hashes = hash_all(account, &codes);
     let sealed: Arc<[u8]> = pending.sealed_secret.into();
+    let own = account.cast();
+    let note = Note::of(core, caller, own, Action::EnableSecondFactor, account)?;
+    let note = note.about(&caller.email);
     core.db
         .transact(move |tx| {
             let (hashes, sealed) = (Arc::clone(&hashes), Arc::clone(&sealed));
+            let note = note.clone();
             Box::pin(async move {
                 let stored = second_factors::find_factor(tx, account).await?;
                 let stored = stored.filter(|row| row.sealed_secret == *sealed);
@@ -107,6 +113,7 @@ pub async fn enable(core: &Core, caller: &Caller, otp: &str) -> Result<Vec<Secre
                     return Err(Error::WrongSecondFactor);
                 }
                 second_factors::enable_factor(tx, account, now).await?;
+                note.write(tx).await?;
                 Ok(second_factors::set_recovery_codes(tx, account, &hashes).await?)
             })
         })
@@ -123,18 +130,29 @@ fn not_begun() -> Error {
 
 /// Ends the caller's second factor; 404 when there is none.
 pub async fn disable(core: &Core, caller: &Caller) -> Result<()> {
-    remove(core, caller.require(Operation::WriteAccount)?).await
+    let account = caller.require(Operation::WriteAccount)?;
+    remove_by(core, account, Actor::caller(caller)).await
 }
 
 /// Ends the second factor of any account, for the administrator's command line; 404 when there is none.
 pub async fn remove(core: &Core, account: AccountId) -> Result<()> {
-    let gone = core
-        .db
-        .transact(move |tx| Box::pin(second_factors::delete_factor(tx, account)));
-    if gone.await? {
-        return Ok(());
-    }
-    Err(Error::NotFound("the second factor"))
+    remove_by(core, account, Actor::command_line()).await
+}
+
+async fn remove_by(core: &Core, account: AccountId, actor: Actor) -> Result<()> {
+    let (own, now) = (account.cast(), core.now());
+    let note = Note::by(actor, own, Action::DisableSecondFactor, account, now)?;
+    core.db
+        .transact(move |tx| {
+            let note = note.clone();
+            Box::pin(async move {
+                if !second_factors::delete_factor(tx, account).await? {
+                    return Err(Error::NotFound("the second factor"));
+                }
+                note.write(tx).await
+            })
+        })
+        .await
 }
 
 /// New recovery codes in place of the old ones, which end; 404 without a second factor.

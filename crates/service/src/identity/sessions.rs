@@ -6,14 +6,16 @@
 
 mod pending;
 
+use crate::audit::{Actor, Note};
 use crate::identity::access::{Caller, Credential, Operation, Origin};
 use crate::identity::credentials::Touches;
-use crate::identity::login::{Logins, Verification, Verified};
+use crate::identity::login::{Logins, Verification, Verified, origin_of};
 use crate::identity::passwords::LoginProof;
 use crate::state_cache::StateCache;
 use crate::{Core, Error, Result, random};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use estrade_model::audit::Action;
 use estrade_model::secret::Secret;
 use estrade_model::token_scope::TokenScope;
 use estrade_model::{AccountId, SessionId, Timestamp};
@@ -188,11 +190,15 @@ impl Sessions {
             address: client.address.to_canonical().to_string(),
             user_agent: shorten(&client.user_agent),
         };
+        let origin = origin_of(client.address);
         self.core
             .db
             .transact(move |tx| {
-                let (row, proof) = (row.clone(), proof.clone());
-                Box::pin(async move { insert(tx, &row, &proof).await })
+                let (row, proof, origin) = (row.clone(), proof.clone(), origin.clone());
+                Box::pin(async move {
+                    insert(tx, &row, &proof).await?;
+                    note_sign_in(tx, &row, origin).await
+                })
             })
             .await?;
         attempt.succeed(&self.core, account).await?;
@@ -313,13 +319,22 @@ impl Sessions {
     pub async fn revoke(&self, caller: &Caller, id: SessionId) -> Result<()> {
         let account = caller.require(Operation::WriteAccount)?;
         let now = self.core.now();
+        let action = if caller.credential.session() == Some(id) {
+            Action::SignOut
+        } else {
+            Action::RevokeSession
+        };
+        let note = Note::of(&self.core, caller, account.cast(), action, id)?;
+        let note = note.about(&caller.email);
         self.core
             .db
             .transact(move |tx| {
+                let note = note.clone();
                 Box::pin(async move {
                     if !sessions::delete_session(tx, account, id).await? {
                         return Err(Error::NotFound("the session"));
                     }
+                    note.write(tx).await?;
                     Ok(tx.changed(ChangeKind::Session, id, now).await?)
                 })
             })
@@ -331,11 +346,19 @@ impl Sessions {
         let account = caller.require(Operation::WriteAccount)?;
         let now = self.core.now();
         let kept = caller.credential.session();
+        let own = account.cast();
+        let note = Note::of(&self.core, caller, own, Action::RevokeSession, account)?;
+        let note = note.about(&caller.email);
         self.core
             .db
             .transact(move |tx| {
+                let note = note.clone();
                 Box::pin(async move {
                     let ended = sessions::delete_sessions(tx, account, kept).await?;
+                    if !ended.is_empty() {
+                        let note = note.detail(format!("{} others", ended.len()));
+                        note.write(tx).await?;
+                    }
                     for id in &ended {
                         tx.changed(ChangeKind::Session, *id, now).await?;
                     }
@@ -377,6 +400,18 @@ async fn insert(tx: &mut Tx, row: &sessions::NewSession, proof: &LoginProof) -> 
             .await?;
     }
     Ok(())
+}
+
+async fn note_sign_in(tx: &mut Tx, row: &sessions::NewSession, origin: Origin) -> Result<()> {
+    let (account, id, now) = (row.account, row.id, row.created_at);
+    let found = accounts::find_account(tx, account).await?;
+    let email = found.map_or_else(String::new, |found| found.email);
+    let actor = Actor::account(account, &email, origin);
+    Note::creation_by(actor, account.cast(), Action::SignIn, id, now)
+        .about(&email)
+        .detail(&row.user_agent)
+        .write(tx)
+        .await
 }
 
 /// The id in a cookie.

@@ -1,8 +1,10 @@
 //! Teams: created, listed, deleted. Their members are in [`crate::identity::members`].
 
+use crate::audit::{Actor, Note};
 use crate::identity::access::{Operation, require_in_team};
 use crate::{Caller, Core, Error, Result};
 use estrade_model::TeamId;
+use estrade_model::audit::Action;
 use estrade_model::team::{CreateTeam, Role, Team};
 use estrade_store::{StoreError, Tx, former_names, members, networks, teams};
 
@@ -15,9 +17,12 @@ pub async fn create_team(core: &Core, caller: &Caller, new: CreateTeam) -> Resul
         name: new.name.into(),
     };
     let (row, quota) = (team.clone(), core.settings.quotas.teams);
+    let actor = Actor::caller(caller);
+    let note = Note::creation_by(actor, row.id.cast(), Action::CreateTeam, row.id, now);
+    let note = note.about(&row.name);
     core.db
         .transact(move |tx| {
-            let row = row.clone();
+            let (row, note) = (row.clone(), note.clone());
             Box::pin(async move {
                 if quota > 0 && members::count_owned_teams(tx, account).await? >= quota {
                     return Err(Error::Quota {
@@ -29,7 +34,7 @@ pub async fn create_team(core: &Core, caller: &Caller, new: CreateTeam) -> Resul
                 members::insert_member(tx, row.id, account, Role::Owner, now).await?;
                 let owner = row.id.cast();
                 networks::insert_network(tx, owner, network, networks::DEFAULT, now).await?;
-                Ok::<_, Error>(())
+                note.write(tx).await
             })
         })
         .await?;
@@ -57,8 +62,19 @@ pub async fn count_teams(core: &Core, caller: &Caller) -> Result<u64> {
 /// Deletes a team with its networks and workspaces; 409 while it owns projects or keys.
 pub async fn delete_team(core: &Core, caller: &Caller, team: TeamId) -> Result<()> {
     let permission = require_in_team(core, caller, team, Role::Owner).await?;
+    // In the caller's own log: nobody reads the team's any more.
+    let own = caller.account.cast();
+    let note = Note::of(core, caller, own, Action::DeleteTeam, team)?;
     permission
-        .transact(core, move |tx| Box::pin(delete_empty_team(tx, team)))
+        .transact(core, move |tx| {
+            let note = note.clone();
+            Box::pin(async move {
+                let named = teams::team_by_id(tx, team).await?;
+                delete_empty_team(tx, team).await?;
+                let name = named.map_or_else(String::new, |team| team.name);
+                note.about(&name).write(tx).await
+            })
+        })
         .await
 }
 

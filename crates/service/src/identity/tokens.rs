@@ -1,13 +1,15 @@
 //! Account tokens: made, listed, revoked.
 
-use crate::identity::access::{Credential, Operation, require_visible_project};
+use crate::audit::{Actor, Note};
+use crate::identity::access::{Credential, Operation, Origin, require_visible_project};
 use crate::identity::passwords::LoginProof;
 use crate::keyring::Audience;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::account::{CreatedToken, Token};
+use estrade_model::audit::Action;
 use estrade_model::time::Lifetime;
 use estrade_model::token_scope::TokenScope;
-use estrade_model::{AccountId, TokenId};
+use estrade_model::{AccountId, Timestamp, TokenId};
 use estrade_store::tokens::{self, NewToken, TokenRow};
 use estrade_store::{ChangeKind, Tx, sessions};
 use std::collections::BTreeSet;
@@ -67,7 +69,7 @@ pub async fn create_token(core: &Core, caller: &Caller, new: TokenRequest) -> Re
         by: caller.credential,
         quota: core.settings.quotas.tokens,
     };
-    create(core, account, new, purpose).await
+    create(core, (account, Actor::caller(caller)), new, purpose).await
 }
 
 /// The same for any account, however many it has, for the administrator's command line.
@@ -76,18 +78,25 @@ pub async fn create_any_token(
     account: AccountId,
     new: TokenRequest,
 ) -> Result<CreatedToken> {
-    create(core, account, new, Purpose::CommandLine).await
+    let holder = (account, Actor::command_line());
+    create(core, holder, new, Purpose::CommandLine).await
 }
 
 /// Creates the token of a login, if the password is still the account's.
-pub(crate) async fn create_session(core: &Core, proof: LoginProof) -> Result<CreatedToken> {
+pub(crate) async fn create_session(
+    core: &Core,
+    proof: LoginProof,
+    email: &str,
+    origin: Origin,
+) -> Result<CreatedToken> {
     let (account, new) = (proof.account, TokenRequest::full("login", SESSION));
-    create(core, account, new, Purpose::Session(proof)).await
+    let holder = (account, Actor::account(account, email, origin));
+    create(core, holder, new, Purpose::Session(proof)).await
 }
 
 async fn create(
     core: &Core,
-    account: AccountId,
+    (account, actor): (AccountId, Actor),
     new: TokenRequest,
     purpose: Purpose,
 ) -> Result<CreatedToken> {
@@ -108,10 +117,23 @@ async fn create(
         expires_at,
         session: matches!(purpose, Purpose::Session(_)),
     };
+    let action = if row.session {
+        Action::SignIn
+    } else {
+        Action::CreateToken
+    };
+    let note = Note::creation_by(actor, account.cast(), action, id, now).about(&row.name);
+    let note = note.detail(match row.scope {
+        TokenScope::Full => String::new(),
+        scope => scope.to_string(),
+    });
     core.db
         .transact(move |tx| {
-            let (row, purpose) = (row.clone(), purpose.clone());
-            Box::pin(async move { insert(tx, &row, &purpose).await })
+            let (row, purpose, note) = (row.clone(), purpose.clone(), note.clone());
+            Box::pin(async move {
+                insert(tx, &row, &purpose).await?;
+                note.write(tx).await
+            })
         })
         .await?;
     Ok(CreatedToken {
@@ -184,12 +206,12 @@ pub async fn delete_token(core: &Core, caller: &Caller, id: TokenId) -> Result<(
     if caller.credential != Credential::Token(id) {
         caller.require(Operation::WriteTokens)?;
     }
-    revoke(core, Some(caller.account), id).await
+    revoke(core, Some(caller.account), id, Actor::caller(caller)).await
 }
 
 /// Revokes a token of any owner, for the administrator's command line.
 pub async fn revoke_any_token(core: &Core, id: TokenId) -> Result<()> {
-    revoke(core, None, id).await
+    revoke(core, None, id, Actor::command_line()).await
 }
 
 /// Revokes every token of an account and signs its browsers out, or does so to all of them; returns how many
@@ -208,8 +230,10 @@ pub async fn revoke_all_tokens(core: &Core, account: Option<AccountId>) -> Resul
                 };
                 let mut ended = 0;
                 for account in accounts {
-                    ended += tokens::delete_tokens(tx, account).await?;
+                    let gone = tokens::delete_tokens(tx, account).await?;
                     sessions::delete_sessions(tx, account, None).await?;
+                    note_revocations(tx, account, gone, now).await?;
+                    ended += gone;
                     tx.changed(ChangeKind::Account, account, now).await?;
                 }
                 Ok::<_, Error>(ended)
@@ -218,18 +242,36 @@ pub async fn revoke_all_tokens(core: &Core, account: Option<AccountId>) -> Resul
         .await
 }
 
-async fn revoke(core: &Core, account: Option<AccountId>, id: TokenId) -> Result<()> {
+/// One entry for all tokens of an account that the command line revoked at once.
+async fn note_revocations(
+    tx: &mut Tx,
+    account: AccountId,
+    ended: u64,
+    now: Timestamp,
+) -> Result<()> {
+    if ended == 0 {
+        return Ok(());
+    }
+    let actor = Actor::command_line();
+    let note = Note::by(actor, account.cast(), Action::DeleteToken, account, now)?;
+    note.detail(format!("all {ended} tokens")).write(tx).await
+}
+
+async fn revoke(core: &Core, account: Option<AccountId>, id: TokenId, actor: Actor) -> Result<()> {
     let now = core.now();
     core.db
         .transact(move |tx| {
+            let actor = actor.clone();
             Box::pin(async move {
                 let gone = match account {
                     Some(account) => tokens::delete_token(tx, account, id).await?,
                     None => tokens::delete_any_token(tx, id).await?,
                 };
-                if !gone {
-                    return Err(Error::NotFound("the token"));
-                }
+                let gone = gone.ok_or(Error::NotFound("the token"))?;
+                Note::by(actor, gone.account.cast(), Action::DeleteToken, id, now)?
+                    .about(&gone.name)
+                    .write(tx)
+                    .await?;
                 Ok(tx.changed(ChangeKind::Token, id, now).await?)
             })
         })

@@ -6,10 +6,12 @@ mod mounts;
 
 pub use mounts::mounts;
 
+use crate::audit::Note;
 use crate::identity::access::{Permission, ProjectOperation};
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::releases::{Failure, open_settings};
 use crate::{Core, Error, Result, Scope, platform::projects};
+use estrade_model::audit::Action;
 use estrade_model::disk::{CreateDisk, Disk, DiskId, DiskSize};
 use estrade_model::error::error_chain;
 use estrade_model::plan::{Plan, Plans};
@@ -58,9 +60,12 @@ pub async fn create_disk(
     };
     let (key, visible) = (projects::parse_key(project)?, permission.projects());
     let plans = Arc::new(core.settings.plans.clone());
+    let note = Note::of_project(core, scope, Action::CreateDisk)?
+        .detail(format!("{} {} GB", disk.name, disk.size));
     permission
         .transact(core, move |tx| {
             let (key, disk, plans) = (key.clone(), disk.clone(), Arc::clone(&plans));
+            let note = note.clone();
             Box::pin(async move {
                 let row = project_rows::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NO_PROJECT)?;
@@ -69,6 +74,7 @@ pub async fn create_disk(
                     Err(StoreError::Duplicate) => return Err(exists()),
                     other => other?,
                 }
+                note.on(row.id, &row.name).write(tx).await?;
                 let happening = NewEvent::of_project("disk_create", &disk.name);
                 record_events(tx, row.id, vec![happening], disk.created_at).await?;
                 Ok(disk)
@@ -118,7 +124,8 @@ pub async fn resize_disk(
         return Err(fixed());
     }
     // First what is written down, where the plan's room is checked: a disk never becomes smaller again.
-    let disk = commit_size(core, permission, row.id, before.id, (name, size.0)).await?;
+    let note = Note::of_project(core, scope, Action::ResizeDisk)?.on(row.id, &row.name);
+    let disk = commit_size(core, permission, note, before.id, (name, size.0), row.id).await?;
     if let Err(error) = grow(core, &volume, size.0.saturating_mul(1 << 30)).await {
         restore_size(core, before.id, (size.0, before.size)).await?;
         return Err(error);
@@ -161,16 +168,19 @@ fn fixed() -> Error {
 async fn commit_size(
     core: &Core,
     permission: Permission,
-    project: ProjectId,
+    note: Note,
     id: DiskId,
     (name, size): (&str, u64),
+    project: ProjectId,
 ) -> Result<Disk> {
     let (visible, now, name) = (permission.projects(), core.now(), name.to_owned());
+    let note = note.detail(format!("{name} {size} GB"));
     let plans = Arc::new(core.settings.plans.clone());
     let key = projects::parse_key(&project.to_string())?;
     permission
         .transact(core, move |tx| {
             let (key, name, plans) = (key.clone(), name.clone(), Arc::clone(&plans));
+            let note = note.clone();
             Box::pin(async move {
                 let row = project_rows::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NO_PROJECT)?;
@@ -182,6 +192,7 @@ async fn commit_size(
                 require_room(tx, &row, &plans, size - disk.size).await?;
                 disks::set_size(tx, id, size).await?;
                 disk.size = size;
+                note.write(tx).await?;
                 let happening = NewEvent::of_project("disk_resize", format!("{name} {size} GB"));
                 record_events(tx, project, vec![happening], now).await?;
                 Ok(disk)
@@ -216,17 +227,21 @@ pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &
     // What cannot be a name names nothing.
     let name: VolumeName = name.parse().map_err(|_| NOT_FOUND)?;
     let (name, shared) = (name.to_string(), Arc::clone(core));
+    let note = Note::of_project(core, scope, Action::DeleteDisk)?.detail(&name);
     let job = permission.transact(core, move |tx| {
         let (key, name, core) = (key.clone(), name.clone(), Arc::clone(&shared));
+        let note = note.clone();
         Box::pin(async move {
             let row = project_rows::find_project(tx, visible, &key).await?;
-            let project = row.ok_or(NO_PROJECT)?.id;
+            let row = row.ok_or(NO_PROJECT)?;
+            let project = row.id;
             if !disks::delete_disk(tx, project, &name, now).await? {
                 return Err(NOT_FOUND);
             }
             if is_mounted(tx, &core, project, &name).await? {
                 return Err(in_use());
             }
+            note.on(project, &row.name).write(tx).await?;
             let happening = NewEvent::of_project("disk_delete", &name);
             record_events(tx, project, vec![happening], now).await
         })

@@ -1,10 +1,12 @@
 //! Environment variables: sealed at rest, masked for viewers.
 
+use crate::audit::Note;
 use crate::identity::access::ProjectOperation;
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::projects::parse_key;
 use crate::platform::releases::queue_rerun;
 use crate::{Core, Error, Result, Scope};
+use estrade_model::audit::Action;
 use estrade_model::names::EnvKey;
 use estrade_model::project::{EnvId, EnvSetting, EnvVar, MAX_ENV_VALUE_BYTES, MAX_ENVS};
 use estrade_model::release::ReleaseType;
@@ -14,7 +16,7 @@ use estrade_store::envs::{self, EnvRow};
 use estrade_store::{projects, releases};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -91,14 +93,17 @@ fn replace_envs<'a>(
             .await?
             .id;
         let key = parse_key(&id.to_string())?;
+        let unchanged = Arc::new(unchanged_rows(core, id, &variables).await?);
         let (rows, release) = (
             Arc::new(seal_variables(core, id, variables)?),
             core.new_id()?,
         );
         let expected = expected.map(Arc::new);
+        let note = Note::of_project(core, scope, Action::UpdateEnvs)?;
         permission
             .transact(core, move |tx| {
                 let (rows, key) = (Arc::clone(&rows), key.clone());
+                let (unchanged, note) = (Arc::clone(&unchanged), note.clone());
                 let expected = expected.clone();
                 Box::pin(async move {
                     let row = projects::find_project(tx, visible, &key).await?;
@@ -108,13 +113,16 @@ fn replace_envs<'a>(
                     {
                         return Err(Error::PreconditionFailed);
                     }
+                    let names = changed_names(&envs::find_envs(tx, id).await?, &rows, &unchanged);
+                    let note = note.on(id, &row.name).fields(&names);
                     envs::replace_envs(tx, id, &rows).await?;
                     record_events(tx, id, vec![NewEvent::of_project("envs", "UPDATED")], now)
                         .await?;
                     let Some(current) = row.current_release else {
+                        note.write(tx).await?;
                         return Ok(None);
                     };
-                    queue_rerun(
+                    let tag = queue_rerun(
                         tx,
                         &row,
                         current,
@@ -124,11 +132,42 @@ fn replace_envs<'a>(
                     )
                     .await?;
                     releases::set_author(tx, release, author).await?;
+                    note.detail(tag).write(tx).await?;
                     Ok(Some(release))
                 })
             })
             .await
     })
+}
+
+/// The stored variables that would keep their value, by id. Read before the transaction: one that is not stored any
+/// more when it begins has changed.
+async fn unchanged_rows(
+    core: &Core,
+    project: ProjectId,
+    variables: &[EnvSetting],
+) -> Result<HashSet<EnvId>> {
+    let new: BTreeMap<_, _> = variables
+        .iter()
+        .map(|EnvSetting { key, value }| (key.as_str(), value.as_bytes()))
+        .collect();
+    let mut unchanged = HashSet::new();
+    for row in envs::list_envs(&core.db, project).await? {
+        let value = core.master.open(&purpose(project, &row.key), &row.sealed)?;
+        if new.get(row.key.as_str()) == Some(&value.as_slice()) {
+            unchanged.insert(row.id);
+        }
+    }
+    Ok(unchanged)
+}
+
+/// The names of variables that are added, changed or removed.
+fn changed_names(old: &[EnvRow], new: &[EnvRow], unchanged: &HashSet<EnvId>) -> Vec<String> {
+    let kept = old.iter().filter(|row| unchanged.contains(&row.id));
+    let kept: HashSet<_> = kept.map(|row| row.key.as_str()).collect();
+    let all = old.iter().chain(new).map(|row| row.key.as_str());
+    let changed: BTreeSet<_> = all.filter(|name| !kept.contains(name)).collect();
+    changed.into_iter().map(str::to_owned).collect()
 }
 
 /// The name under which the variables of a release are sealed.

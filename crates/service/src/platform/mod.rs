@@ -6,6 +6,7 @@ pub mod disks;
 pub mod domains;
 pub mod envs;
 pub mod events;
+pub mod move_project;
 pub mod networks;
 mod project_lookup;
 pub mod projects;

@@ -1,7 +1,9 @@
 //! Private networks.
 
+use crate::audit::Note;
 use crate::identity::access::Operation;
 use crate::{Core, Error, Result, Scope};
+use estrade_model::audit::Action;
 use estrade_model::names::NetworkName;
 use estrade_model::project::{Network, NetworkId};
 use estrade_model::team::Role;
@@ -40,9 +42,11 @@ pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Re
         network.clone(),
         core.settings.quotas.networks,
     );
+    let note = Note::creation(scope, Action::CreateNetwork, row.id, row.created_at);
+    let note = note.about(&row.name);
     permission
         .transact(core, move |tx| {
-            let row = row.clone();
+            let (row, note) = (row.clone(), note.clone());
             Box::pin(async move {
                 match networks::insert_network(tx, owner, row.id, &row.name, row.created_at).await {
                     Err(StoreError::Duplicate) => Err(Error::conflict(
@@ -57,7 +61,7 @@ pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Re
                         limit: quota,
                     });
                 }
-                Ok(())
+                note.write(tx).await
             })
         })
         .await?;
@@ -74,14 +78,17 @@ pub async fn read_network(core: &Core, scope: &Scope, id: NetworkId) -> Result<N
 /// Deletes a network; 409 when it is the default one, or a project is in it.
 pub async fn delete_network(core: &Core, scope: &Scope, id: NetworkId) -> Result<()> {
     let permission = scope.require(Operation::WritePlatform, Role::Admin)?;
-    if read_network(core, scope, id).await?.name == networks::DEFAULT {
+    let name = read_network(core, scope, id).await?.name;
+    if name == networks::DEFAULT {
         return Err(Error::conflict(
             "network_default",
             "the network default stays: projects that name no other one are in it",
         ));
     }
+    let note = Note::new(core, scope, Action::DeleteNetwork, id)?.about(&name);
     permission
         .transact(core, move |tx| {
+            let note = note.clone();
             Box::pin(async move {
                 if networks::is_used(tx, id).await? {
                     return Err(Error::conflict(
@@ -89,7 +96,8 @@ pub async fn delete_network(core: &Core, scope: &Scope, id: NetworkId) -> Result
                         "a project is in this network; delete the project first",
                     ));
                 }
-                Ok(networks::delete_network(tx, id).await?)
+                networks::delete_network(tx, id).await?;
+                note.write(tx).await
             })
         })
         .await

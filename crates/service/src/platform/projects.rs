@@ -1,11 +1,13 @@
 //! Projects: made, listed, read, changed, deleted.
 
+use crate::audit::Note;
 use crate::identity::access::{Operation, ProjectOperation};
 use crate::platform::disks::require_disks_fit;
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::project_lookup::NOT_FOUND;
 pub(crate) use crate::platform::project_lookup::{find_project, parse_key};
 use crate::{Core, Error, Result, Scope, platform::envs};
+use estrade_model::audit::Action;
 use estrade_model::names::{NetworkName, ProjectName};
 use estrade_model::plan::{BUNDLE_PLANS, Plan};
 use estrade_model::platform::Platform;
@@ -214,9 +216,12 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
         fail_reason: None,
     };
     let (owner, quota) = (permission.owner(), core.settings.quotas.projects);
+    let note = Note::creation(scope, Action::CreateProject, row.id, row.created_at)
+        .about(&row.name)
+        .detail(format!("{}, plan {}", row.platform, row.plan));
     let made = permission
         .transact(core, move |tx| {
-            let (mut row, network) = (row.clone(), network.clone());
+            let (mut row, network, note) = (row.clone(), network.clone(), note.clone());
             Box::pin(async move {
                 let network = networks::find_network(tx, owner, &network).await?;
                 let network = network.ok_or_else(unknown_network)?;
@@ -233,6 +238,7 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
                 };
                 row.network = Some(network);
                 insert_project(tx, &new, quota).await?;
+                note.write(tx).await?;
                 Ok::<_, Error>(row)
             })
         })
@@ -306,9 +312,10 @@ async fn delete_and_reserve(
     let (key, visible, now) = (parse_key(project)?, permission.projects(), core.now());
     let owner = visible.owner();
     let until = now.after(reserved_for);
+    let note = Note::of_project(core, scope, Action::DeleteProject)?;
     permission
         .transact(core, move |tx| {
-            let (key, if_match) = (key.clone(), if_match.clone());
+            let (key, if_match, note) = (key.clone(), if_match.clone(), note.clone());
             Box::pin(async move {
                 let row = projects::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NOT_FOUND)?;
@@ -326,6 +333,7 @@ async fn delete_and_reserve(
                 )
                 .await?;
                 quotas::count_down(tx, owner, Counted::Projects).await?;
+                note.on(row.id, &row.name).write(tx).await?;
                 tx.changed(ChangeKind::Route, row.id, now).await?;
                 Ok(tx.changed(ChangeKind::Project, row.id, now).await?)
             })
@@ -382,6 +390,22 @@ enum Alteration {
     Switch(Switch, bool),
 }
 
+impl Alteration {
+    /// The audit entry of this change.
+    fn note(&self, note: Note) -> Note {
+        match self {
+            Self::Scale(scale) => note.action(Action::ScaleProject).detail(scale.to_string()),
+            Self::Plan(plan, _) => note.action(Action::ResizeProject).detail(plan),
+            Self::Restart => note.action(Action::RestartProject),
+            Self::Switch(switch, on) => {
+                let (name, state) = (switch_action(*switch), if *on { "on" } else { "off" });
+                let note = note.action(Action::SwitchProject).fields(&[name]);
+                note.detail(format!("{name} {state}"))
+            }
+        }
+    }
+}
+
 async fn change_project(
     core: &Core,
     scope: &Scope,
@@ -390,9 +414,10 @@ async fn change_project(
 ) -> Result<()> {
     let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
     let (key, visible, now) = (parse_key(project)?, permission.projects(), core.now());
+    let note = alteration.note(Note::of_project(core, scope, Action::ScaleProject)?);
     permission
         .transact(core, move |tx| {
-            let (key, alteration) = (key.clone(), alteration.clone());
+            let (key, alteration, note) = (key.clone(), alteration.clone(), note.clone());
             Box::pin(async move {
                 let row = projects::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NOT_FOUND)?;
@@ -422,6 +447,7 @@ async fn change_project(
                         NewEvent::of_project("restart", "REQUESTED")
                     }
                 };
+                note.on(id, &row.name).write(tx).await?;
                 record_events(tx, id, vec![happening], now).await
             })
         })

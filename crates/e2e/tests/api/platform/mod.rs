@@ -2,6 +2,7 @@
 
 mod account;
 mod archives;
+mod audit;
 mod build_logs;
 mod digests;
 mod disks;

@@ -231,6 +231,13 @@ const BAD_QUERIES: &[(Api, &str, &str, &str)] = &[
         "must be 24 lowercase hexadecimal characters",
     ),
     (Api::Ai, "/v1/audit", "from=x", "must be"),
+    (Api::Platform, "/v1/audit", "action=x", "is not an action"),
+    (
+        Api::Platform,
+        "/v1/audit",
+        "subject=x",
+        "must be 24 lowercase hexadecimal characters",
+    ),
     (Api::Ai, "logs", "status=70000", "is too large"),
     (
         Api::Ai,

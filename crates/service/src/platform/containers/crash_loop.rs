@@ -68,7 +68,9 @@ impl CrashReport<'_> {
                     let kind = (next, ReleaseType::AutoRollback);
                     let tag = tag(number);
                     let why = format!("{tag} kept crashing right after it went live");
-                    queue_rerun(tx, &row, earlier, kind, Some(why), now).await
+                    queue_rerun(tx, &row, earlier, kind, Some(why), now)
+                        .await
+                        .map(drop)
                 })
             })
             .await

@@ -98,7 +98,9 @@ async fn queue_rebuild(core: &Core, live: &Workload) -> Result<()> {
                 };
                 let kind = (next, ReleaseType::Deploy);
                 let why = format!("{name} again: the container engine did not have its image");
-                queue_rerun(tx, &row, release, kind, Some(why), now).await
+                queue_rerun(tx, &row, release, kind, Some(why), now)
+                    .await
+                    .map(drop)
             })
         })
         .await

@@ -6,8 +6,10 @@ mod dns;
 pub use crate::settings::DomainSettings;
 pub use check::{check_domain, check_due, run};
 
+use crate::audit::Note;
 use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::projects, random};
+use estrade_model::audit::Action;
 use estrade_model::domain::{
     CreateDomain, DnsRecord, Domain, DomainId, DomainProject, DomainStatus,
 };
@@ -154,10 +156,16 @@ pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Res
         version: 0,
     };
     let (made, quota) = (row.clone(), core.settings.quotas.domains);
+    let note = Note::of_project(core, scope, Action::CreateDomain)?
+        .on(row.project, &row.project_name)
+        .detail(row.name.as_str());
     permission
         .transact(core, move |tx| {
-            let row = row.clone();
-            Box::pin(async move { insert_domain(tx, &row, quota, now).await })
+            let (row, note) = (row.clone(), note.clone());
+            Box::pin(async move {
+                insert_domain(tx, &row, quota, now).await?;
+                note.write(tx).await
+            })
         })
         .await?;
     Ok(on_the_wire(core, made))
@@ -209,9 +217,10 @@ pub async fn delete_domain(
 ) -> Result<()> {
     let permission = scope.require_in_projects(ProjectOperation::Write, Role::Admin)?;
     let (visible, now) = (permission.projects(), core.now());
+    let note = Note::of_project(core, scope, Action::DeleteDomain)?;
     permission
         .transact(core, move |tx| {
-            let if_match = if_match.clone();
+            let (if_match, note) = (if_match.clone(), note.clone());
             Box::pin(async move {
                 let row = domains::find_domain(tx, visible, id).await?;
                 let row = row.ok_or(NOT_FOUND)?;
@@ -219,6 +228,10 @@ pub async fn delete_domain(
                     return Err(Error::PreconditionFailed);
                 }
                 domains::delete_domain(tx, id).await?;
+                note.on(row.project, &row.project_name)
+                    .detail(row.name.as_str())
+                    .write(tx)
+                    .await?;
                 if row.active {
                     tx.changed(ChangeKind::Route, row.project, now).await?;
                 }

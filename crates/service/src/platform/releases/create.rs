@@ -7,9 +7,11 @@ use super::queue::queue_release;
 use super::sealed_settings::settings_purpose;
 use super::transition::MAX_QUEUED;
 use super::upload::Upload;
+use crate::audit::Note;
 use crate::identity::access::{Permission, ProjectOperation};
 use crate::{Core, Error, Result, Scope, platform::disks, platform::envs, platform::projects};
 use estrade_blobs::{Digest, DigestSet, PublishedBlobs, PublishedGuard, StoredBlob};
+use estrade_model::audit::Action;
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
 use estrade_model::site::SiteConfig;
@@ -68,6 +70,7 @@ pub fn create_release<'a>(
             draft: draft_release(core, &row, new)?,
             disks: disks.into_iter().map(|(name, _)| name).collect(),
             warnings: Vec::new(),
+            note: Note::of_project(core, scope, Action::CreateRelease)?.on(row.id, &row.name),
         };
         let draft = &mut checked.draft;
         let id = draft.id;
@@ -146,6 +149,7 @@ struct CheckedRelease {
     disks: Vec<VolumeName>,
     /// What its maker should know.
     warnings: Vec<String>,
+    note: Note,
 }
 
 async fn store_files(
@@ -228,6 +232,7 @@ async fn commit(
                     draft,
                     disks,
                     warnings,
+                    note,
                 } = checked;
                 let key = estrade_model::project::ProjectKey::Id(draft.project);
                 // It may have been deleted since the upload began.
@@ -248,8 +253,9 @@ async fn commit(
                     let manifest = &contents.manifest;
                     artifacts::insert_artifact(tx, artifact, draft.project, manifest).await?;
                 }
-                queue_release(tx, draft).await?;
+                let tag = queue_release(tx, draft).await?;
                 releases::set_author(tx, draft.id, author).await?;
+                note.clone().detail(tag).write(tx).await?;
                 note_warnings(tx, draft.id, warnings, draft.created_at).await
             })
         })

@@ -10,8 +10,8 @@ use estrade_store::projects::{self, ProjectRow};
 use estrade_store::releases::{self, ReleaseDraft};
 use estrade_store::{ChangeKind, Tx};
 
-/// Adds a release at the end of its project's queue.
-pub(super) async fn queue_release(tx: &mut Tx, draft: &ReleaseDraft) -> Result<()> {
+/// Adds a release at the end of its project's queue; returns its tag.
+pub(super) async fn queue_release(tx: &mut Tx, draft: &ReleaseDraft) -> Result<String> {
     let now = draft.created_at;
     let number = projects::next_release_number(tx, draft.project).await?;
     releases::insert_release(tx, draft, number).await?;
@@ -21,10 +21,11 @@ pub(super) async fn queue_release(tx: &mut Tx, draft: &ReleaseDraft) -> Result<(
         release: Some((draft.id, tag(number))),
     };
     record_events(tx, draft.project, vec![accepted], now).await?;
-    Ok(tx.changed(ChangeKind::Release, draft.id, now).await?)
+    tx.changed(ChangeKind::Release, draft.id, now).await?;
+    Ok(tag(number))
 }
 
-/// Adds a release `id` that runs the same as the release `of`.
+/// Adds a release `id` that runs the same as the release `of`; returns its tag.
 pub(crate) async fn queue_rerun(
     tx: &mut Tx,
     project: &ProjectRow,
@@ -32,7 +33,7 @@ pub(crate) async fn queue_rerun(
     (id, kind): (ReleaseId, ReleaseType),
     message: Option<String>,
     now: Timestamp,
-) -> Result<()> {
+) -> Result<String> {
     let mut spec = releases::find_spec(tx, of).await?.ok_or(NOT_FOUND)?;
     if kind == ReleaseType::EnvUpdate {
         // The project's present variables; a rollback keeps those of its release.

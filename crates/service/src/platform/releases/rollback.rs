@@ -2,9 +2,11 @@
 
 use super::naming::{NOT_FOUND, tag};
 use super::queue::queue_rerun;
+use crate::audit::Note;
 use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::disks};
 use estrade_model::ReleaseId;
+use estrade_model::audit::Action;
 use estrade_model::platform::Platform;
 use estrade_model::release::{ReleaseState, ReleaseType};
 use estrade_model::team::Role;
@@ -24,9 +26,10 @@ pub fn rollback_release<'a>(
         let (visible, now, new) = (permission.projects(), core.now(), core.new_id()?);
         let author = permission.account();
         let shared = Arc::clone(core);
+        let note = Note::of_project(core, scope, Action::RollbackRelease)?;
         permission
             .transact(core, move |tx| {
-                let core = Arc::clone(&shared);
+                let (core, note) = (Arc::clone(&shared), note.clone());
                 Box::pin(async move {
                     let row = releases::find_release(tx, visible, id).await?;
                     let row = row.ok_or(NOT_FOUND)?;
@@ -39,8 +42,12 @@ pub fn rollback_release<'a>(
                     let project = project.ok_or(NOT_FOUND)?;
                     let message = Some(format!("Roll back to {}", tag(row.number)));
                     let kind = (new, ReleaseType::Rollback);
-                    queue_rerun(tx, &project, id, kind, message, now).await?;
+                    let made = queue_rerun(tx, &project, id, kind, message, now).await?;
                     releases::set_author(tx, new, author).await?;
+                    note.on(project.id, &project.name)
+                        .detail(format!("{made}, back to {}", tag(row.number)))
+                        .write(tx)
+                        .await?;
                     Ok(new)
                 })
             })

@@ -305,7 +305,7 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
         (
             Api::Platform,
             "GET /v1/projects" | "GET /v1/networks" | "GET /v1/domains" | "GET /v1/me"
-            | "GET /v1/tokens" | "GET /v2/teams" | "GET /v1/databases",
+            | "GET /v1/tokens" | "GET /v2/teams" | "GET /v1/databases" | "GET /v1/audit",
         )
         | (Api::Ai, "GET /v1/keys" | "GET /v1/workspaces" | "GET /v1/audit") => list(),
         // Only administrators: whatever there is, the answer is the same.

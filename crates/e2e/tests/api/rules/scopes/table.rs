@@ -93,7 +93,8 @@ fn platform_rule(name: &str) -> Option<Rule> {
         | "GET /v1/tokens"
         | "GET /v2/teams"
         | "GET /v2/teams/{id}/members" => READ,
-        "POST /v1/projects"
+        "GET /v1/audit"
+        | "POST /v1/projects"
         | "POST /v1/networks"
         | "DELETE /v1/networks/{id}"
         | "POST /v1/databases"
