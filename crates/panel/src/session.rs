@@ -173,7 +173,12 @@ impl Visit {
 
     /// After a change: shows another page of the same scope, which says what happened.
     pub fn done(&self, text: impl AsRef<str>, path: &str) -> Response {
-        let mut response = see_other(&self.href(path));
+        self.done_at(text, &self.href(path))
+    }
+
+    /// The same for an address that names its scope itself.
+    pub fn done_at(&self, text: impl AsRef<str>, address: &str) -> Response {
+        let mut response = see_other(address);
         let value = flash::seal(text.as_ref(), self.secret.expose());
         let cookie = Cookie::Flash.set(&value, self.secure, Some(flash::FLASH_SECONDS));
         if let Some(cookie) = cookie {

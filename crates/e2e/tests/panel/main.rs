@@ -8,6 +8,7 @@
 )]
 
 mod account;
+mod admin;
 mod ai;
 mod forms;
 mod project_settings;
@@ -15,3 +16,4 @@ mod projects;
 mod routes;
 mod rules;
 mod sign_in;
+mod team;

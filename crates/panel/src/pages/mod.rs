@@ -3,6 +3,7 @@
 pub mod account;
 pub mod admin;
 pub mod ai;
+pub mod ask;
 pub mod home;
 pub mod project_settings;
 pub mod project_tabs;

@@ -1,0 +1,189 @@
+//! The page of the scope: the person's teams, or the members of a team. New teams, and their end.
+
+use super::invitations::InvitationRow;
+use super::members::MemberRow;
+use crate::error::PanelError;
+use crate::form::SignedForm;
+use crate::layout::{Layout, Section, with_team};
+use crate::list::{ListQuery, PAGE_SIZE, split_page};
+use crate::page::{render, render_with};
+use crate::session::Visit;
+use askama::Template;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use estrade_model::TeamId;
+use estrade_model::team::{CreateTeam, Role, Team};
+use estrade_server::app::AppState;
+use estrade_service::Error;
+use estrade_service::identity::{invitations, members, teams};
+use serde::Deserialize;
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/panel/team", get(show_team))
+        .route("/panel/team/new", get(new_team).post(create_team))
+        .route("/panel/team/delete", get(ask_delete).post(delete_team))
+}
+
+#[derive(Template)]
+#[template(path = "team/teams.html")]
+struct TeamsPage {
+    layout: Layout,
+    teams: Vec<Team>,
+    next: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "team/members.html")]
+struct MembersPage {
+    layout: Layout,
+    own_role: &'static str,
+    members: Vec<MemberRow>,
+    next: Option<String>,
+    invitations: Vec<InvitationRow>,
+    older_invitations: Option<String>,
+    may_delete: bool,
+}
+
+/// The team of a page that needs one.
+pub(super) fn require_team(visit: &Visit) -> Result<TeamId, PanelError> {
+    Ok(visit.team().ok_or(Error::NotFound("the team"))?)
+}
+
+async fn show_team(
+    State(app): State<AppState>,
+    visit: Visit,
+    Query(list): Query<ListQuery>,
+) -> Result<Response, PanelError> {
+    let Some(team) = visit.team() else {
+        return show_teams(&app, &visit, &list).await;
+    };
+    let caller = &visit.scope.caller;
+    let found = members::list_members(&app.core, caller, team, list.before()?, PAGE_SIZE + 1, 0);
+    let mut found = found.await?;
+    let next = split_page(&mut found, |member| member.id);
+    let (mut open, mut older_invitations) = (Vec::new(), None);
+    if visit.scope.role >= Role::Admin {
+        open = invitations::list_invitations(&app.core, &visit.scope, None, PAGE_SIZE + 1).await?;
+        older_invitations = split_page(&mut open, |invitation| invitation.id);
+    }
+    let own = caller.account;
+    render(&MembersPage {
+        layout: visit.layout("Team", Section::Team),
+        own_role: visit.scope.role.as_str(),
+        members: found
+            .into_iter()
+            .map(|row| MemberRow::new(row, own))
+            .collect(),
+        next,
+        invitations: open.into_iter().map(InvitationRow::new).collect(),
+        older_invitations,
+        may_delete: visit.scope.role >= Role::Owner,
+    })
+}
+
+async fn show_teams(
+    app: &AppState,
+    visit: &Visit,
+    list: &ListQuery,
+) -> Result<Response, PanelError> {
+    let caller = &visit.scope.caller;
+    let mut found = teams::list_teams(&app.core, caller, list.before()?, PAGE_SIZE + 1, 0).await?;
+    let next = split_page(&mut found, |team| team.id);
+    render(&TeamsPage {
+        layout: visit.layout("Teams", Section::Team),
+        teams: found,
+        next,
+    })
+}
+
+#[derive(Template)]
+#[template(path = "team/new.html")]
+struct NewTeamPage {
+    layout: Layout,
+    problem: String,
+    typed: String,
+}
+
+#[derive(Deserialize)]
+struct NameForm {
+    name: String,
+}
+
+async fn new_team(visit: Visit) -> Result<Response, PanelError> {
+    render(&NewTeamPage {
+        layout: visit.layout("New team", Section::Team),
+        problem: String::new(),
+        typed: String::new(),
+    })
+}
+
+async fn create_team(
+    State(app): State<AppState>,
+    visit: Visit,
+    SignedForm(form): SignedForm<NameForm>,
+) -> Result<Response, PanelError> {
+    let created = async {
+        let name = form.name.parse().map_err(Error::from)?;
+        let new = CreateTeam { name };
+        teams::create_team(&app.core, &visit.scope.caller, new).await
+    };
+    match created.await {
+        Ok(team) => {
+            let text = format!("The team {} is there; you own it", team.name);
+            let path = with_team("/panel/team", Some(team.id));
+            // Of the new team, whatever scope the form was in.
+            Ok(visit.done_at(text, &path))
+        }
+        Err(error) => {
+            let problem = PanelError::from(error).correctable()?;
+            let page = NewTeamPage {
+                layout: visit.layout("New team", Section::Team),
+                problem,
+                typed: form.name,
+            };
+            render_with(StatusCode::BAD_REQUEST, &page)
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "team/delete.html")]
+struct DeletePage {
+    layout: Layout,
+    problem: String,
+}
+
+async fn ask_delete(visit: Visit) -> Result<Response, PanelError> {
+    require_team(&visit)?;
+    visit.scope.require_to_read(Role::Owner)?;
+    render(&DeletePage {
+        layout: visit.layout("Delete the team", Section::Team),
+        problem: String::new(),
+    })
+}
+
+async fn delete_team(
+    State(app): State<AppState>,
+    visit: Visit,
+    SignedForm(form): SignedForm<NameForm>,
+) -> Result<Response, PanelError> {
+    let team = require_team(&visit)?;
+    let layout = visit.layout("Delete the team", Section::Team);
+    let name = layout.scope_name().to_owned();
+    let problem = if form.name.trim() == name {
+        match teams::delete_team(&app.core, &visit.scope.caller, team).await {
+            Ok(()) => {
+                let text = format!("The team {name} was deleted");
+                return Ok(visit.done_at(text, "/panel/team"));
+            }
+            Err(error) => PanelError::from(error).correctable()?,
+        }
+    } else {
+        "The name is another one; type it as it is written below the field.".to_owned()
+    };
+    render_with(StatusCode::BAD_REQUEST, &DeletePage { layout, problem })
+}
