@@ -6,7 +6,6 @@
 //! [`identity::access`] is the one place that decides who sees what.
 
 pub mod ai;
-pub mod audit;
 pub mod bootstrap;
 pub mod core;
 pub mod error;
@@ -35,6 +34,7 @@ pub use core::Core;
 pub use error::{Error, Result};
 pub use estrade_store::clock::Clock;
 pub use identity::access::{Caller, Credential, Origin, Scope};
+pub use identity::audit;
 pub use publisher::{Publisher, PublisherSlot, RESPONSE_TIMES, Traffic};
 pub use services::{CREDENTIAL_CHANGES, Services};
 pub use settings::{Quotas, Settings, UnknownWorkspace};

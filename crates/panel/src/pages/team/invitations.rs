@@ -1,7 +1,7 @@
 //! Inviting people, and withdrawing invitations.
 
 use super::roles::{self, RoleChoice};
-use super::teams::require_team;
+use super::team_scope::require_team;
 use crate::error::PanelError;
 use crate::form::SignedForm;
 use crate::layout::{Layout, Section};

@@ -6,6 +6,7 @@ mod join;
 mod members;
 mod move_project;
 mod roles;
+mod team_scope;
 mod teams;
 
 use axum::Router;

@@ -2,6 +2,7 @@
 
 use super::invitations::InvitationRow;
 use super::members::MemberRow;
+use super::team_scope::require_team;
 use crate::error::PanelError;
 use crate::form::SignedForm;
 use crate::layout::{Layout, Section, with_team};
@@ -14,7 +15,6 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Role, Team};
 use estrade_server::app::AppState;
 use estrade_service::Error;
@@ -46,11 +46,6 @@ struct MembersPage {
     invitations: Vec<InvitationRow>,
     older_invitations: Option<String>,
     may_delete: bool,
-}
-
-/// The team of a page that needs one.
-pub(super) fn require_team(visit: &Visit) -> Result<TeamId, PanelError> {
-    Ok(visit.team().ok_or(Error::NotFound("the team"))?)
 }
 
 async fn show_team(
