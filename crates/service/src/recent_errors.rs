@@ -24,13 +24,15 @@ pub struct LoggedProblem {
 static RING: Mutex<VecDeque<LoggedProblem>> = Mutex::new(VecDeque::new());
 
 /// Keeps one, and forgets the oldest when there are many.
-pub fn record(problem: LoggedProblem) {
+pub fn record(mut problem: LoggedProblem) {
+    if let Some((end, _)) = problem.message.char_indices().nth(MAX_CHARS) {
+        problem.message.truncate(end);
+    }
     let mut ring = RING.lock_ignoring_poison();
     if ring.len() >= MAX_ENTRIES {
         ring.pop_front();
     }
-    let message = problem.message.chars().take(MAX_CHARS).collect();
-    ring.push_back(LoggedProblem { message, ..problem });
+    ring.push_back(problem);
 }
 
 /// Those that are kept, newest first.
