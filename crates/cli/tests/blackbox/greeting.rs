@@ -137,9 +137,9 @@ fn a_first_start_shows_a_link_that_sets_the_administrators_password() {
     let command = line.strip_prefix("none yet: estrade ").unwrap();
     assert_eq!(command, "account reset-link --email admin@localhost");
     let made = home.run(["account", "reset-link", "--email", "admin@localhost"]);
-    let link = made.assert(0).stdout.clone();
-    assert_ne!(code_of(&link, "reset"), code);
-    assert!(!made.stderr.contains(&code_of(&link, "reset")));
+    let printed = made.assert(0).stdout.clone();
+    assert_ne!(code_of(&printed, "reset"), code);
+    assert!(!made.stderr.contains(&code_of(&printed, "reset")));
     server.stop();
 
     let args = [

@@ -43,8 +43,8 @@ async fn enroll(app: &TestApp, caller: &Caller) -> (Authenticator, Vec<Secret>, 
     let core = app.core();
     let begun = second_factor::begin(core, caller).await.unwrap();
     let authenticator = Authenticator::new(begun.secret.expose());
-    let code = authenticator.code(core.now());
-    let codes = second_factor::enable(core, caller, &code).await.unwrap();
+    let passcode = authenticator.code(core.now());
+    let codes = second_factor::enable(core, caller, &passcode).await.unwrap();
     (authenticator, codes, begun.secret)
 }
 
