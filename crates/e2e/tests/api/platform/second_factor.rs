@@ -44,7 +44,9 @@ async fn enroll(app: &TestApp, caller: &Caller) -> (Authenticator, Vec<Secret>, 
     let begun = second_factor::begin(core, caller).await.unwrap();
     let authenticator = Authenticator::new(begun.secret.expose());
     let passcode = authenticator.code(core.now());
-    let codes = second_factor::enable(core, caller, &passcode).await.unwrap();
+    let codes = second_factor::enable(core, caller, &passcode)
+        .await
+        .unwrap();
     (authenticator, codes, begun.secret)
 }
 
