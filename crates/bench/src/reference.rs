@@ -23,11 +23,11 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
 /// The product's query behind `GET /v1/projects`; a test below keeps the two the same.
-const LIST_PROJECTS: &str = "SELECT p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
+const COLUMNS: &str = "p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
                     p.read_only_root, p.zero_downtime, p.default_subdomain, p.current_release, p.releases, p.ready_releases,
                     p.created_at, p.version, p.fail_reason, n.id, n.name,
-                    EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)
-             FROM projects p LEFT JOIN networks n ON n.id = p.network_id ";
+                    EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)";
+const FROM: &str = " FROM projects p LEFT JOIN networks n ON n.id = p.network_id ";
 const OF_OWNER: &str = "WHERE p.owner_id = $1 AND p.id < $2 ORDER BY p.id DESC LIMIT $3 OFFSET $4";
 
 /// Whose projects the reference lists, and how their URLs are made.
@@ -56,7 +56,7 @@ pub(crate) fn serve_empty() -> anyhow::Result<()> {
 /// Answers the list of projects to everything: one prepared query, one serialisation.
 pub(crate) fn serve_projects(of: &ProjectsOf) -> anyhow::Result<()> {
     let of = of.clone();
-    let sql = format!("{LIST_PROJECTS}{OF_OWNER}");
+    let sql = format!("SELECT {COLUMNS}{FROM}{OF_OWNER}");
     serve(move || list(&of, &sql).unwrap_or_default())
 }
 
@@ -162,7 +162,7 @@ mod tests {
     fn the_reference_runs_the_query_of_the_product() {
         let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let product = plain(include_str!("../../store/src/projects.rs"));
-        for part in [LIST_PROJECTS, OF_OWNER] {
+        for part in [COLUMNS, FROM, OF_OWNER] {
             assert!(product.contains(&plain(part)), "{part}");
         }
     }

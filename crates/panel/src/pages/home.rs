@@ -2,10 +2,11 @@
 
 use crate::error::PanelError;
 use crate::next::HOME;
+use crate::origin::is_change;
 use crate::respond::see_other;
 use crate::session::Visit;
 use axum::Router;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use estrade_server::api_error::ApiError;
@@ -20,14 +21,15 @@ pub fn routes() -> Router<AppState> {
 
 /// `/`: a browser is sent to the panel, other clients get the API's 404.
 pub fn entrance() -> Router<AppState> {
-    Router::new().route("/", get(enter))
+    Router::new().route("/", any(enter))
 }
 
-async fn enter(headers: HeaderMap) -> Response {
+async fn enter(method: Method, headers: HeaderMap) -> Response {
     let accepted = headers
         .get(header::ACCEPT)
         .and_then(|value| value.to_str().ok());
-    if accepted.is_some_and(|accepted| accepted.contains("text/html")) {
+    let is_page = accepted.is_some_and(|accepted| accepted.contains("text/html"));
+    if is_page && !is_change(&method) {
         return see_other(HOME);
     }
     PlatformError::from(ApiError::NoRoute).into_response()

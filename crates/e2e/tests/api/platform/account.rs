@@ -24,7 +24,8 @@ on_both_backends! {
 async fn who_am_i(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let me = ada.get("/v1/me").await.assert(200).json();
-    assert_eq!(fields(&me), ["databaseVersions", "plans", "user"]);
+    assert_eq!(fields(&me), ["databaseVersions", "plans", "scope", "user"]);
+    assert_eq!(me["scope"], "full");
     assert_eq!(me["databaseVersions"], json!({}));
     assert_eq!(fields(&me["user"]), ["_id", "avatar", "email", "fullname"]);
     assert_eq!(me["user"]["_id"], ada.account.as_str());
@@ -238,7 +239,15 @@ async fn tokens_are_made_listed_and_revoked(app: &TestApp) {
     let listed = &list["tokens"][0];
     assert_eq!(
         fields(listed),
-        ["_id", "createdAt", "expiresAt", "lastUsedAt", "name"]
+        [
+            "_id",
+            "createdAt",
+            "expiresAt",
+            "lastUsedAt",
+            "lastUsedFrom",
+            "name",
+            "scope"
+        ]
     );
     assert_eq!(listed["_id"], id.as_str());
     assert_time(&listed["createdAt"]);
