@@ -11,7 +11,6 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use estrade_listener::peer::{PeerAddr, SocketPeer};
-use estrade_service::Error;
 use estrade_service::integrity::IntegrityCheck;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -119,9 +118,7 @@ pub async fn metrics<E: ErrorShape>(
         MetricsAccess::Local if is_local(&parts) => {}
         MetricsAccess::Local | MetricsAccess::Admin => {
             let caller = authenticate(&app, &mut parts).await?;
-            if !caller.admin {
-                return Err(Error::Forbidden("only administrators read the metrics".into()).into());
-            }
+            caller.require_admin_to_read()?;
         }
     }
     Ok(numbers.response(parts.headers.get(header::ACCEPT)))

@@ -138,11 +138,14 @@ pub async fn read_open(
     secret_hash: [u8; 32],
     now: Timestamp,
 ) -> Result<Option<OpenInvitation>, StoreError> {
-    db.read(select_open!("i.secret_hash = $1 AND i.expires_at > $2"))
-        .bind(secret_hash)
-        .bind(now)
-        .fetch_optional()
-        .await
+    db.read(select_open!(
+        "i.secret_hash = $1 AND i.expires_at > $2
+         AND NOT EXISTS (SELECT 1 FROM accounts d WHERE d.id = i.invited_by AND d.disabled)"
+    ))
+    .bind(secret_hash)
+    .bind(now)
+    .fetch_optional()
+    .await
 }
 
 /// Removes an invitation into a team; returns the address that it was for, none when there is no such invitation.
@@ -158,7 +161,8 @@ pub async fn delete_invitation(
         .await
 }
 
-/// Uses up an invitation and returns what it grants; none unless it is for `email` and still good.
+/// Uses up an invitation and returns what it grants; none unless it is for `email` and still good. One of an
+/// account that is locked out is not: it would be a way back in.
 pub async fn take_invitation(
     tx: &mut Tx,
     secret_hash: [u8; 32],
@@ -167,6 +171,7 @@ pub async fn take_invitation(
 ) -> Result<Option<Grant>, StoreError> {
     tx.query(
         "DELETE FROM invitations WHERE secret_hash = $1 AND email = $2 AND expires_at > $3
+         AND NOT EXISTS (SELECT 1 FROM accounts d WHERE d.id = invited_by AND d.disabled)
          RETURNING team_id, role",
     )
     .bind(secret_hash)

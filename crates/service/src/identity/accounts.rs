@@ -57,13 +57,14 @@ pub(crate) async fn insert_account(
     now: Timestamp,
 ) -> Result<()> {
     match accounts::insert_account(tx, account, password).await {
-        Err(StoreError::Duplicate) => Err(Error::conflict(
-            "account_exists",
-            "an account with this address exists",
-        )),
+        Err(StoreError::Duplicate) => Err(account_exists()),
         other => Ok(other?),
     }?;
     Ok(networks::insert_network(tx, account.id.cast(), network, networks::DEFAULT, now).await?)
+}
+
+pub(crate) fn account_exists() -> Error {
+    Error::conflict("account_exists", "an account with this address exists")
 }
 
 /// The account with that address.

@@ -19,8 +19,9 @@ pub(crate) const RETENTION: Duration = Duration::from_hours(400 * 24);
 /// How many refused sign-ins of an account are written down within [`REFUSALS_WINDOW`]: anyone can cause them.
 const MAX_REFUSALS: u32 = 10;
 const REFUSALS_WINDOW: Duration = Duration::from_hours(1);
-/// How many changed fields an entry names.
+/// How many changed fields an entry names, and in how many bytes: a tenant must not fill the disk with long names.
 const MAX_FIELDS: usize = 100;
+const MAX_FIELD_BYTES: usize = 2048;
 /// The longest detail, in characters.
 const MAX_DETAIL_CHARS: usize = 300;
 
@@ -213,8 +214,13 @@ impl Note {
     /// The same with the fields that changed, by name.
     #[must_use]
     pub(crate) fn fields<S: AsRef<str>>(mut self, fields: &[S]) -> Self {
-        let named = fields.iter().take(MAX_FIELDS);
-        self.entry.fields = named.map(|name| name.as_ref().to_owned()).collect();
+        let mut bytes = 0;
+        let fits = |name: &&str| {
+            bytes += name.len();
+            bytes <= MAX_FIELD_BYTES
+        };
+        let named = fields.iter().map(AsRef::as_ref).take(MAX_FIELDS);
+        self.entry.fields = named.take_while(fits).map(str::to_owned).collect();
         self
     }
 

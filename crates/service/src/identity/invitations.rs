@@ -2,7 +2,7 @@
 
 use crate::audit::{Actor, Note};
 use crate::identity::access::{Operation, Origin, Scope, require_in_team};
-use crate::identity::accounts::insert_account;
+use crate::identity::accounts::{account_exists, insert_account};
 use crate::identity::passwords;
 use crate::{Caller, Core, Error, Result, random};
 use base64::Engine;
@@ -147,7 +147,10 @@ pub async fn join_as_new(
     let not_found = || Error::NotFound("the invitation");
     // Before the password is hashed, which is expensive: strangers send any token.
     let offer = peek_invitation(core, token).await?.ok_or_else(not_found)?;
-    let password = passwords::hash(password).await?;
+    if offer.has_account {
+        return Err(account_exists());
+    }
+    let password = passwords::hash_of_stranger(password).await?;
     let (secret_hash, now, network) = (hash(token), core.now(), core.new_id()?);
     let account = AccountRow {
         id: core.new_id()?,

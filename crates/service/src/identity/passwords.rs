@@ -35,10 +35,19 @@ fn hash_now(password: &str) -> Result<String> {
 
 /// Hashes a new password; refuses one that is too short or absurdly long.
 pub(crate) async fn hash(password: Secret) -> Result<String> {
+    hash_in_turn(&KNOWN, password).await
+}
+
+/// The same for whoever has a link: a flood of them does not delay logins from known networks.
+pub(crate) async fn hash_of_stranger(password: Secret) -> Result<String> {
+    hash_in_turn(&STRANGERS, password).await
+}
+
+async fn hash_in_turn(turns: &'static Semaphore, password: Secret) -> Result<String> {
     if !LENGTH.contains(&password.expose().len()) {
         return Err(Error::invalid("password: must be 8 to 1024 bytes long"));
     }
-    off_thread(&KNOWN, move || hash_now(password.expose())).await?
+    off_thread(turns, move || hash_now(password.expose())).await?
 }
 
 /// Whether the password fits; `None` takes as long as a real hash and never fits.

@@ -166,7 +166,7 @@ pub async fn use_reset_link(core: &Core, secret: &str, password: Secret) -> Resu
     // Before the password is hashed, which is expensive: strangers send any code.
     let found = reset_links::find_link(&core.db, secret_hash, core.now()).await?;
     let found = found.ok_or_else(not_found)?;
-    let password = passwords::hash(password).await?;
+    let password = passwords::hash_of_stranger(password).await?;
     let (account, now) = (found.account, core.now());
     let actor = Actor::account(account, &found.email, Origin::default());
     let note = Note::by(actor, account.cast(), Action::SetPassword, account, now)?;

@@ -36,11 +36,13 @@ pub async fn move_project(
         ));
     }
     let now = core.now();
-    let note = Note::of(core, &scope.caller, to, Action::MoveProject, team)?;
+    let caller = &scope.caller;
+    let arrival = Note::of(core, caller, to, Action::MoveProject, team)?;
+    let departure = Note::of(core, caller, from.owner(), Action::MoveProject, team)?;
     let quotas = (core.settings.quotas.projects, core.settings.quotas.domains);
     permission
         .transact(core, move |tx| {
-            let (key, note) = (key.clone(), note.clone());
+            let (key, arrival, departure) = (key.clone(), arrival.clone(), departure.clone());
             Box::pin(async move {
                 let row = projects::find_project(tx, from, &key).await?;
                 let row = row.ok_or(NOT_FOUND)?;
@@ -49,7 +51,9 @@ pub async fn move_project(
                 hand_over(tx, &row, from.owner(), to, quotas).await?;
                 tx.changed(ChangeKind::Route, row.id, now).await?;
                 tx.changed(ChangeKind::Project, row.id, now).await?;
-                note.on(row.id, &row.name).write(tx).await?;
+                arrival.on(row.id, &row.name).write(tx).await?;
+                let departure = departure.on(row.id, &row.name);
+                departure.detail(team.to_string()).write(tx).await?;
                 Ok(row.name)
             })
         })

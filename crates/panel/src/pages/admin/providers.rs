@@ -212,6 +212,7 @@ async fn test_provider(
     Path(id): Path<String>,
     SignedForm(NoFields {}): SignedForm<NoFields>,
 ) -> Result<Response, PanelError> {
+    visit.require_recent(&app)?;
     let (caller, id) = (&visit.scope.caller, parse_id(&id)?);
     let (kept, _) = providers::read_provider(&app.core, caller, id).await?;
     let provider = providers::open_provider(&app.core, caller, id).await?;
@@ -238,6 +239,7 @@ async fn ask_delete(
     visit: Visit,
     Path(id): Path<String>,
 ) -> Result<Response, PanelError> {
+    visit.require_recent(&app)?;
     let (caller, id) = (&visit.scope.caller, parse_id(&id)?);
     let (provider, _) = providers::read_provider(&app.core, caller, id).await?;
     let name = provider.name.as_str();
@@ -261,6 +263,7 @@ async fn delete_provider(
     Path(id): Path<String>,
     SignedForm(NoFields {}): SignedForm<NoFields>,
 ) -> Result<Response, PanelError> {
+    visit.require_recent(&app)?;
     let id = parse_id(&id)?;
     providers::delete_provider(&app.core, &visit.scope.caller, id, None).await?;
     app.providers.refresh().await;

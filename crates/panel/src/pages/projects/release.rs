@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response, sse};
-use estrade_model::release::{BuildLogs, ReleaseState};
+use estrade_model::release::{BuildLine, BuildLogs, ReleaseState};
 use estrade_model::team::Role;
 use estrade_model::{ReleaseId, Timestamp};
 use estrade_server::app::AppState;
@@ -19,15 +19,15 @@ use estrade_server::follow::{self, Follower, last_seen};
 use estrade_service::platform::projects;
 use estrade_service::platform::releases::{self, BuildLogFollower};
 use estrade_service::{Error, Scope};
+use futures_util::stream;
 use serde::Deserialize;
 use serde_json::json;
+use std::collections::VecDeque;
 
 /// Lines of the build log on the page; the rest is in the text file.
 const SHOWN_LINES: usize = 400;
-/// Lines of the text file.
-const MAX_LINES: usize = 100_000;
-/// Lines that the page looks through for the last ones.
-const MAX_READ_LINES: usize = 10_000;
+/// Pages of a thousand lines that the release's page looks through for the last ones: more than a log has.
+const MAX_READ_PAGES: u32 = 60;
 
 const NO_SNIFFING: (HeaderName, HeaderValue) = (
     header::X_CONTENT_TYPE_OPTIONS,
@@ -75,9 +75,8 @@ pub(super) async fn show_release(
         .project;
     let name = &project.project_id;
     let authored = releases::read_authored(core, scope, name, id).await?;
-    let log = read_lines(&app, scope, id, MAX_READ_LINES).await?;
+    let log = read_last_lines(&app, scope, id).await?;
     let release = authored.release.clone();
-    let hidden_lines = log.lines.len().saturating_sub(SHOWN_LINES);
     let path = format!("/panel/projects/{name}/releases/{id}");
     let after = log
         .last
@@ -100,8 +99,8 @@ pub(super) async fn show_release(
         warnings: release.warnings,
         is_over: release.state.is_terminal(),
         is_live: release.current,
-        lines: log.lines.into_iter().skip(hidden_lines).collect(),
-        hidden_lines: hidden_lines as u64,
+        lines: log.lines.into(),
+        hidden_lines: log.hidden,
         stream_href: visit.href(&format!("{path}/log{after}")),
         text_href: visit.href(&format!("{path}/log.txt")),
         source_href: can_download.then(|| visit.href(&format!("{path}/source"))),
@@ -120,36 +119,42 @@ fn multi_line(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The lines of a build log, ready to be shown.
-struct ReadLines {
-    lines: Vec<String>,
+/// The last lines of a build log, ready to be shown.
+#[derive(Default)]
+struct LastLines {
+    lines: VecDeque<String>,
+    /// How many came before them.
+    hidden: u64,
     /// When the last one was written.
     last: Option<Timestamp>,
 }
 
-async fn read_lines(
+/// Reads a log a page at a time and keeps the last lines only: a log may have a hundred megabytes.
+async fn read_last_lines(
     app: &AppState,
     scope: &Scope,
     id: ReleaseId,
-    most: usize,
-) -> Result<ReadLines, PanelError> {
-    let mut read = ReadLines {
-        lines: Vec::new(),
-        last: None,
-    };
-    loop {
+) -> Result<LastLines, PanelError> {
+    let mut read = LastLines::default();
+    for _ in 0..MAX_READ_PAGES {
         let logs = releases::read_build_logs(&app.core, scope, id, read.last).await?;
         let Some(last) = logs.build_output.last() else {
-            return Ok(read);
+            break;
         };
         read.last = Some(last.created_at);
-        let lines = logs.build_output.iter();
-        read.lines
-            .extend(lines.map(|it| line(it.line.trim_end_matches('\n'))));
-        if read.lines.len() >= most {
-            return Ok(read);
+        for it in &logs.build_output {
+            if read.lines.len() == SHOWN_LINES {
+                read.lines.pop_front();
+                read.hidden += 1;
+            }
+            read.lines.push_back(printable(it));
         }
     }
+    Ok(read)
+}
+
+fn printable(it: &BuildLine) -> String {
+    line(it.line.trim_end_matches('\n'))
 }
 
 pub(super) async fn download_log(
@@ -158,11 +163,23 @@ pub(super) async fn download_log(
     Path((project, id)): Path<(String, ReleaseId)>,
 ) -> Result<Response, PanelError> {
     releases::read_authored(&app.core, &visit.scope, &project, id).await?;
-    let log = read_lines(&app, &visit.scope, id, MAX_LINES).await?;
-    let mut text = log.lines.join("\n");
-    text.push('\n');
+    let start = (app, visit.scope, None);
+    // A page at a time, read when the client has taken the one before.
+    let pages = stream::try_unfold(start, move |(app, scope, last)| async move {
+        let logs = releases::read_build_logs(&app.core, &scope, id, last).await?;
+        let Some(newest) = logs.build_output.last().map(|it| it.created_at) else {
+            return Ok::<_, Error>(None);
+        };
+        let text: String = logs
+            .build_output
+            .iter()
+            .map(|it| printable(it) + "\n")
+            .collect();
+        Ok(Some((text, (app, scope, Some(newest)))))
+    });
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, plain), NO_SNIFFING], text).into_response())
+    let headers = [(header::CONTENT_TYPE, plain), NO_SNIFFING];
+    Ok((headers, Body::from_stream(pages)).into_response())
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -212,7 +229,7 @@ impl Follower for BuildEvents {
 
 fn events_of(logs: &BuildLogs) -> Vec<sse::Event> {
     let lines = logs.build_output.iter().filter_map(|it| {
-        let text = line(it.line.trim_end_matches('\n'));
+        let text = printable(it);
         let event = sse::Event::default().event("line");
         let event = event.id(it.created_at.millis().to_string());
         event.json_data(json!({ "text": text })).ok()

@@ -15,9 +15,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use estrade_model::Timestamp;
+use estrade_model::id::kind;
 use estrade_model::secret::Secret;
 use estrade_model::team::{Invite, Role};
+use estrade_model::{Id, Timestamp};
 use estrade_server::app::AppState;
 use estrade_service::Error;
 use estrade_service::identity::invitations::{self, OpenInvitation};
@@ -160,9 +161,15 @@ async fn invite(
     }
 }
 
+fn parse_id(text: &str) -> Result<Id<kind::Invitation>, Error> {
+    text.parse().map_err(|_| Error::NotFound("the invitation"))
+}
+
 async fn ask_delete(visit: Visit, Path(id): Path<String>) -> Result<Response, PanelError> {
     require_team(&visit)?;
     visit.scope.require_to_read(Role::Admin)?;
+    // Only an id becomes a part of the form's action: another path would get this session's token.
+    let id = parse_id(&id)?;
     AskPage {
         layout: visit.layout("Withdraw an invitation", Section::Team),
         title: "Withdraw this invitation?".to_owned(),
@@ -184,7 +191,7 @@ async fn delete_invitation(
     SignedForm(NoFields {}): SignedForm<NoFields>,
 ) -> Result<Response, PanelError> {
     require_team(&visit)?;
-    let id = id.parse().map_err(|_| Error::NotFound("the invitation"))?;
+    let id = parse_id(&id)?;
     invitations::delete_invitation(&app.core, &visit.scope, id).await?;
     Ok(visit.done("The invitation was withdrawn", "/panel/team"))
 }
