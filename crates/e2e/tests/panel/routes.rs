@@ -17,7 +17,7 @@ const PUBLIC: &[&str] = &[
     "/panel/second-factor",
     "/panel/welcome/",
     "/panel/reset/",
-    "/panel/join/",
+    "/panel/join",
 ];
 
 impl Route {

@@ -91,15 +91,21 @@ async fn what_clients_say_of_a_release_is_inert(app: &TestApp) {
 async fn a_build_log_is_shown_streamed_and_downloaded(app: &TestApp) {
     let ada = Person::sign_in(app, "ada").await;
     new_project(&ada.user, "shop", "static").await;
-    let release = deploy(&ada.user, "shop", &json!({})).await;
+    // Sources that are deployed as a site: the log warns of that.
+    let sources = ["index.html", "package.json", "vite.config.js"];
+    let files = sources.map(|path| json!({"path": path, "data": "x"}));
+    let release = deploy(&ada.user, "shop", &json!({ "files": files })).await;
     let path = format!("/panel/projects/shop/releases/{release}");
     let text = ada.get(&format!("{path}/log.txt")).await.assert(200);
     assert_eq!(text.header("content-type"), "text/plain; charset=utf-8");
     assert_eq!(text.header("x-content-type-options"), "nosniff");
     let line = text.text().lines().next().unwrap().to_owned();
-    assert!(!line.is_empty());
+    assert!(line.starts_with("Warning: "), "{line}");
     let page = ada.get(&path).await.assert(200).text();
-    assert!(page.contains("Build log"), "{page}");
+    assert!(
+        page.contains("Build log") && page.contains("Warning: "),
+        "{page}"
+    );
     // A release that has ended: every line, then the end.
     let stream = ada.get(&format!("{path}/log")).await.assert(200);
     assert_eq!(stream.header("content-type"), "text/event-stream");
