@@ -132,11 +132,18 @@ impl Browser {
             .await;
     }
 
-    /// Changes what the person prefers.
+    /// Changes what the person prefers. Without motion: colours on their way from one theme to the other are no
+    /// colours of a page.
     pub(crate) async fn prefer(&self, theme: Theme) {
-        let feature = json!({"name": "prefers-color-scheme", "value": theme.name()});
-        self.command("Emulation.setEmulatedMedia", json!({"features": [feature]}))
-            .await;
+        let features = json!([
+            {"name": "prefers-color-scheme", "value": theme.name()},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]);
+        self.command(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": features }),
+        )
+        .await;
     }
 
     /// Forgets what was loaded, so that the next page is a first visit.
