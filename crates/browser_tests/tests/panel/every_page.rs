@@ -64,6 +64,7 @@ fn beginnings(furnished: &Furnished) -> Vec<String> {
     let team = &furnished.team;
     vec![
         "/panel/projects".to_owned(),
+        "/panel/keys".to_owned(),
         MISSING[0].to_owned(),
         MISSING[1].to_owned(),
         format!("/panel/projects?team={team}"),
