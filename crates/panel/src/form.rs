@@ -12,6 +12,7 @@ use bytes::Bytes;
 use estrade_server::app::AppState;
 use estrade_server::body_reader::{BodyLimits, BodyReader};
 use estrade_service::Error;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// Most bytes of a form.
@@ -73,6 +74,10 @@ impl<T: DeserializeOwned> FromRequest<AppState> for SignedForm<T> {
         Ok(Self(parse(&bytes)?))
     }
 }
+
+/// A form with no fields of its own: its button is all that it says.
+#[derive(Debug, Deserialize)]
+pub struct NoFields {}
 
 /// A request of a script, whose token is in the header `X-CSRF-Token`.
 pub struct SignedScript;

@@ -1,7 +1,7 @@
 //! The person's account: name, password, second factor.
 
 use crate::error::PanelError;
-use crate::form::SignedForm;
+use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::page::{render, render_with};
 use crate::qr::QrPicture;
@@ -214,9 +214,6 @@ pub(super) struct AskPage {
     pub(super) button: &'static str,
     pub(super) kind: &'static str,
 }
-
-#[derive(Deserialize)]
-struct NoFields {}
 
 async fn ask_to_remove(State(app): State<AppState>, visit: Visit) -> Result<Response, PanelError> {
     visit.require_recent(&app)?;

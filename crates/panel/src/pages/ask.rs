@@ -5,7 +5,6 @@ use crate::layout::Layout;
 use crate::page::render;
 use askama::Template;
 use axum::response::Response;
-use serde::Deserialize;
 
 #[derive(Template)]
 #[template(path = "ask.html")]
@@ -28,7 +27,3 @@ impl AskPage {
         render(self)
     }
 }
-
-/// A form without fields of its own.
-#[derive(Debug, Deserialize)]
-pub struct NoFields {}

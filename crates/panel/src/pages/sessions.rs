@@ -2,7 +2,7 @@
 
 use super::account::AskPage;
 use crate::error::PanelError;
-use crate::form::SignedForm;
+use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::render;
@@ -15,7 +15,6 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use estrade_model::{SessionId, Timestamp};
 use estrade_server::app::AppState;
-use serde::Deserialize;
 
 const SESSIONS: &str = "/panel/sessions";
 
@@ -74,9 +73,6 @@ async fn list_sessions(
         next,
     })
 }
-
-#[derive(Deserialize)]
-struct NoFields {}
 
 async fn end_session(
     State(app): State<AppState>,

@@ -1,7 +1,7 @@
 //! Signing in, the second factor, signing out, and confirming a sign-in that is old.
 
 use crate::error::PanelError;
-use crate::form::{PublicForm, SignedForm};
+use crate::form::{NoFields, PublicForm, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::next;
 use crate::page::{render, render_with};
@@ -182,9 +182,6 @@ async fn give_second_factor(
         },
     )
 }
-
-#[derive(Deserialize)]
-struct NoFields {}
 
 async fn sign_out(
     State(app): State<AppState>,

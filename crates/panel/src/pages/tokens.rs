@@ -2,7 +2,7 @@
 
 use super::account::AskPage;
 use crate::error::PanelError;
-use crate::form::SignedForm;
+use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
@@ -240,9 +240,6 @@ async fn ask_to_revoke(visit: Visit, Path(id): Path<TokenId>) -> Result<Response
         kind: "danger solid",
     })
 }
-
-#[derive(Deserialize)]
-struct NoFields {}
 
 async fn revoke_token(
     State(app): State<AppState>,

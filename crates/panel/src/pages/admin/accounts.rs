@@ -1,11 +1,11 @@
 //! Accounts, for administrators.
 
 use crate::error::PanelError;
-use crate::form::SignedForm;
+use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
-use crate::pages::ask::{AskPage, NoFields};
+use crate::pages::ask::AskPage;
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;

@@ -5,7 +5,7 @@ use super::choices;
 use super::key_form::{KeyFields, KeyForm};
 use super::snippets::{Snippets, example_model};
 use crate::error::PanelError;
-use crate::form::SignedForm;
+use crate::form::{NoFields, SignedForm};
 use crate::format::number;
 use crate::layout::{Layout, Section};
 use crate::list::{PAGE_SIZE, split_page};
@@ -465,9 +465,6 @@ async fn ask_deletion(
         name: key.name.to_string(),
     })
 }
-
-#[derive(Deserialize)]
-struct NoFields {}
 
 async fn delete_key(
     State(app): State<AppState>,

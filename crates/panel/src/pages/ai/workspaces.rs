@@ -4,7 +4,7 @@ use super::budget::{self, BudgetBar, parse_budget, parse_rate, refused};
 use super::choices::Choice;
 use super::snippets::{Snippets, example_model};
 use crate::error::PanelError;
-use crate::form::SignedForm;
+use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
@@ -336,9 +336,6 @@ async fn ask_deletion(
     let (detail, _) = workspaces::read_workspace(&app.core, &visit.scope, id).await?;
     render(&DeletePage::new(&visit, &detail, String::new()))
 }
-
-#[derive(Deserialize)]
-struct NoFields {}
 
 async fn delete_workspace(
     State(app): State<AppState>,

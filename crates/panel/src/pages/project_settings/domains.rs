@@ -1,7 +1,8 @@
 //! The domains of a project: what to set in DNS, whether it is there, and how it stands with the certificate.
 
 use super::confirm::ConfirmPage;
-use super::parts::{NoFields, Problem, project_path};
+use super::parts::{Problem, project_path};
+use crate::form::NoFields;
 use crate::page::{render, render_with};
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
 use crate::{Layout, PanelError, Section, SignedForm, Visit};

@@ -1,6 +1,7 @@
 //! The private networks of an owner.
 
-use super::parts::{NoFields, Problem};
+use super::parts::Problem;
+use crate::form::NoFields;
 use crate::format::filters;
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};

@@ -3,7 +3,6 @@
 use crate::PanelError;
 use axum::http::StatusCode;
 use estrade_service::Error;
-use serde::Deserialize;
 
 /// The address of a page of a project.
 pub(super) fn project_path(name: &str, rest: &str) -> String {
@@ -26,7 +25,3 @@ impl Problem {
         })
     }
 }
-
-/// A form that says nothing but that its button was pressed.
-#[derive(Deserialize)]
-pub(super) struct NoFields {}

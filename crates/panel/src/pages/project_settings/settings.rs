@@ -1,7 +1,8 @@
 //! How a project runs: instances, plan, switches, restart, and its end.
 
 use super::confirm::ConfirmPage;
-use super::parts::{NoFields, Problem, project_path};
+use super::parts::{Problem, project_path};
+use crate::form::NoFields;
 use crate::format::filters;
 use crate::page::{render, render_with};
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};

@@ -2,6 +2,7 @@
 
 use super::printable::line;
 use super::release_row::{ReleaseRow, kind_label};
+use crate::form::NoFields;
 use crate::origin::SameOrigin;
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
 use crate::{Layout, PanelError, Section, SignedForm, Visit, render};
@@ -33,10 +34,6 @@ const NO_SNIFFING: (HeaderName, HeaderValue) = (
     header::X_CONTENT_TYPE_OPTIONS,
     HeaderValue::from_static("nosniff"),
 );
-
-/// A form without fields of its own.
-#[derive(Debug, Deserialize)]
-pub(super) struct Confirmed {}
 
 #[derive(Template)]
 #[template(path = "projects/release.html")]
@@ -367,7 +364,7 @@ pub(super) async fn roll_back(
     State(app): State<AppState>,
     visit: Visit,
     Path((project, id)): Path<(String, ReleaseId)>,
-    SignedForm(Confirmed {}): SignedForm<Confirmed>,
+    SignedForm(NoFields {}): SignedForm<NoFields>,
 ) -> Result<Response, PanelError> {
     let (core, scope) = (&app.core, &visit.scope);
     let tag = releases::read_authored(core, scope, &project, id)
@@ -383,7 +380,7 @@ pub(super) async fn cancel(
     State(app): State<AppState>,
     visit: Visit,
     Path((project, id)): Path<(String, ReleaseId)>,
-    SignedForm(Confirmed {}): SignedForm<Confirmed>,
+    SignedForm(NoFields {}): SignedForm<NoFields>,
 ) -> Result<Response, PanelError> {
     let (core, scope) = (&app.core, &visit.scope);
     let tag = releases::read_authored(core, scope, &project, id)

@@ -4,10 +4,9 @@
 
 use super::roles;
 use crate::error::PanelError;
-use crate::form::{PublicForm, SignedForm};
+use crate::form::{NoFields, PublicForm, SignedForm};
 use crate::layout::with_team;
 use crate::page::{render, render_with};
-use crate::pages::ask::NoFields;
 use crate::pages::sign_in;
 use crate::respond::see_other;
 use crate::session::{Browser, Visit};

@@ -3,10 +3,10 @@
 use super::roles::{self, RoleChoice};
 use super::team_scope::require_team;
 use crate::error::PanelError;
-use crate::form::SignedForm;
+use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::page::{render, render_with};
-use crate::pages::ask::{AskPage, NoFields};
+use crate::pages::ask::AskPage;
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;
