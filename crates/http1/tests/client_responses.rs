@@ -313,6 +313,10 @@ async fn requests_without_a_response_fail_by_their_cause() {
     for (response, closes, expected) in [
         ("", true, SendError::Closed),
         ("HTTP/1.1 200 OK\r\n", true, SendError::Malformed),
+        // A peer that has sent anything has the request: it must not be sent again.
+        ("HTTP/1.1 100 Go on\r\n\r\n", true, SendError::Malformed),
+        ("HTTP/1.1 103 Early\r\n\r\n", true, SendError::Malformed),
+        ("\r\n", true, SendError::Malformed),
         ("HTTP/1.1 101 Up\r\n\r\n", false, SendError::Malformed),
         ("SSH-2.0-x\r\n\r\n", false, SendError::Malformed),
         ("HTTP/1.1 200 OK\r\n", false, SendError::Timeout),

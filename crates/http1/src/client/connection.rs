@@ -1,7 +1,7 @@
 //! Client connection: buffer, timer and state of one request and its response at a time.
 
 use crate::client::response_head::{
-    MalformedResponse, ResponseContext, ResponseHead, parse_response_head,
+    HeadProgress, MalformedResponse, ResponseContext, ResponseHead, parse_response_head,
 };
 use crate::framing::Framing;
 use bytes::BytesMut;
@@ -32,6 +32,7 @@ pub struct Connection<S> {
     stream: S,
     pub(super) buffer: BytesMut,
     read_size: usize,
+    head: HeadProgress,
     pub(super) framing: Framing,
     keep_alive: bool,
     /// Created once and moved forward only when it fires: setting a timer per read would cost more than the read.
@@ -61,6 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             stream,
             buffer: BytesMut::new(),
             read_size: MIN_READ,
+            head: HeadProgress::default(),
             framing: Framing::Done,
             keep_alive: true,
             timer: Box::pin(sleep_until(deadline)),
@@ -95,7 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Reads the head of the response; none when the connection ended before its first byte.
+    /// Reads the head of the response; none when the connection ended before its first byte. An interim response is
+    /// a part of it: a peer that has sent one has the request.
     pub fn poll_head<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -103,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         read: impl Fn(&ResponseHead<'_>) -> T,
     ) -> Poll<Result<Option<T>, MalformedResponse>> {
         loop {
-            if !self.buffer.is_empty() {
+            if !self.buffer.is_empty() && self.head.is_worth_parsing(&self.buffer) {
                 let (framing, keep_alive) = (&mut self.framing, &mut self.keep_alive);
                 let head = parse_response_head(&mut self.buffer, context, |head| {
                     *framing = head.framing;
@@ -111,12 +114,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     read(head)
                 })?;
                 if head.is_some() {
+                    self.head = HeadProgress::default();
                     return Poll::Ready(Ok(head));
                 }
+                self.head.set_partial(&self.buffer);
             }
             match ready!(self.poll_fill(cx)) {
-                Ok(1..) => {}
-                Ok(0) | Err(_) if self.buffer.is_empty() => return Poll::Ready(Ok(None)),
+                Ok(1..) => self.head.begun = true,
+                Ok(0) | Err(_) if !self.head.begun => return Poll::Ready(Ok(None)),
                 Ok(0) | Err(_) => return Poll::Ready(Err(MalformedResponse)),
             }
         }

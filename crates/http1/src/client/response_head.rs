@@ -3,6 +3,7 @@
 use crate::framing::{BodyHeaders, Framing, FramingError};
 use bytes::{Buf, BytesMut};
 use http::StatusCode;
+use memchr::memchr_iter;
 use std::mem::MaybeUninit;
 
 /// More header fields than this are refused.
@@ -45,6 +46,42 @@ pub struct ResponseHead<'b> {
     lists_headers: bool,
 }
 
+/// How far the head of a response has been read that is not complete yet.
+///
+/// A head is parsed from its first byte, so a peer that sends it byte by byte would have it parsed once per byte. It is
+/// parsed again only once another empty line has arrived, which may end it, or as many bytes as the last time, which may
+/// show that it is malformed: the work stays linear in its length.
+#[derive(Debug, Default)]
+pub(super) struct HeadProgress {
+    /// Whether a byte of the response has arrived, interim responses included.
+    pub(super) begun: bool,
+    /// Bytes of the buffer that were parsed the last time.
+    parsed: usize,
+    /// Bytes of the buffer in which no other empty line is to be found.
+    searched: usize,
+}
+
+impl HeadProgress {
+    /// Whether to parse what has arrived.
+    pub(super) fn is_worth_parsing(&mut self, buffer: &[u8]) -> bool {
+        let searched = std::mem::replace(&mut self.searched, buffer.len());
+        let ends_head = |at: usize| {
+            let before = &buffer[..searched + at];
+            let before = before.strip_suffix(b"\r").unwrap_or(before);
+            before.ends_with(b"\n")
+        };
+        buffer.len() >= 2 * self.parsed
+            || buffer.len() > MAX_HEAD_BYTES
+            || memchr_iter(b'\n', &buffer[searched..]).any(ends_head)
+    }
+
+    /// What is in the buffer was parsed, and is not complete.
+    pub(super) fn set_partial(&mut self, buffer: &BytesMut) {
+        self.parsed = buffer.len();
+        self.searched = buffer.len();
+    }
+}
+
 /// Takes the head off the buffer once it is complete and gives it to `read`. Interim responses (1xx except 101) are
 /// skipped.
 pub fn parse_response_head<T>(
@@ -53,6 +90,7 @@ pub fn parse_response_head<T>(
     mut read: impl FnMut(&ResponseHead<'_>) -> T,
 ) -> Result<Option<T>, MalformedResponse> {
     loop {
+        skip_empty_lines(buffer);
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default()
@@ -84,6 +122,17 @@ pub fn parse_response_head<T>(
                 buffer.advance(length);
                 return Ok(Some(read));
             }
+        }
+    }
+}
+
+/// Drops empty lines before a head. The parser would ignore them as well, but each would look like the end of a head.
+fn skip_empty_lines(buffer: &mut BytesMut) {
+    loop {
+        match &buffer[..] {
+            [b'\r', b'\n', ..] => buffer.advance(2),
+            [b'\n', ..] => buffer.advance(1),
+            _ => return,
         }
     }
 }
@@ -190,6 +239,44 @@ mod tests {
         for at in 0..text.len() - 5 {
             let part = parse_response_head(&mut BytesMut::from(&text[..at]), GET, read);
             assert_eq!(part, Ok(None), "{at}");
+        }
+    }
+
+    /// Feeds a head byte by byte; how often it was parsed, and how many bytes that was in all.
+    fn parse_bytewise(text: &str) -> (usize, usize) {
+        let (mut buffer, mut progress) = (BytesMut::new(), HeadProgress::default());
+        let (mut parses, mut bytes) = (0, 0);
+        for byte in text.bytes() {
+            buffer.extend_from_slice(&[byte]);
+            if !progress.is_worth_parsing(&buffer) {
+                continue;
+            }
+            (parses, bytes) = (parses + 1, bytes + buffer.len());
+            match parse_response_head(&mut buffer, GET, |_| ()) {
+                Ok(None) => progress.set_partial(&buffer),
+                found => {
+                    assert_eq!(found, Ok(Some(())));
+                    assert!(buffer.is_empty());
+                    return (parses, bytes);
+                }
+            }
+        }
+        panic!("{text:?} is not complete");
+    }
+
+    #[test]
+    fn the_work_on_a_head_that_comes_byte_by_byte_is_linear() {
+        let fields = "x-field: value\r\n".repeat(100);
+        let interim = "HTTP/1.1 103 Early\r\nlink: x\r\n\r\n".repeat(100);
+        for text in [
+            format!("HTTP/1.1 200 OK\r\n{fields}\r\n"),
+            format!("HTTP/1.1 200 OK\nx: {}\n\n", "x".repeat(60_000)),
+            format!("{}HTTP/1.1 200 OK\r\n\r\n", "\r\n".repeat(10_000)),
+            format!("{}HTTP/1.1 200 OK\n\r\n", "\n".repeat(10_000)),
+            format!("{interim}HTTP/1.1 200 OK\r\n{fields}\r\n"),
+        ] {
+            let (parses, bytes) = parse_bytewise(&text);
+            assert!(bytes < 6 * text.len(), "{parses} parses of {bytes} bytes");
         }
     }
 

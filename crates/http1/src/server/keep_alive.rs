@@ -60,7 +60,7 @@ impl<C: ConnectionState> KeepAliveTimeout<C> {
         }
     }
 
-    /// A request was answered. What has come of the next one begins only now: the time that the answer took is not the
+    /// A request was answered. What has come of the next one begins only now: the time that the response took is not the
     /// client's.
     #[inline]
     pub fn request_done(&mut self) {
