@@ -47,7 +47,7 @@ pub struct LogEntry<'n> {
     /// Which project it was for.
     pub project: Option<&'n str>,
     pub client: &'n str,
-    /// The status of the answer.
+    /// The status of the response.
     pub status: u16,
     /// How long its body was.
     pub bytes: u64,

@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets for the time to answer.
+/// Upper bounds of the buckets for the time to respond.
 pub use estrade_service::RESPONSE_TIMES as BUCKETS;
 
 /// The numbers of one project. No lock: each is a counter of its own.
 ///
-/// In this order, those that an ordinary answer raises are next to each other: with thousands of projects they
+/// In this order, those that an ordinary response raises are next to each other: with thousands of projects they
 /// have to be fetched for each request, and one line of the processor's cache is less than two.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ProjectCounters {
     bytes: AtomicU64,
     micros: AtomicU64,
-    /// Answers in the shortest time, and of the class of success: instead of the elements below.
+    /// Responses in the shortest time, and of the class of success: instead of the elements below.
     quick: AtomicU64,
     successes: AtomicU64,
     classes: [AtomicU64; 5],
@@ -25,18 +25,18 @@ pub struct ProjectCounters {
 /// The numbers at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Answers by class of status: 1xx to 5xx.
+    /// Responses by class of status: 1xx to 5xx.
     pub classes: [u64; 5],
     /// Bytes of bodies.
     pub bytes: u64,
-    /// Time that answers took together.
+    /// Time that responses took together.
     pub duration: Duration,
-    /// Answers by time, per bucket and beyond the last.
+    /// Responses by time, per bucket and beyond the last.
     pub buckets: [u64; BUCKETS.len() + 1],
 }
 
 impl ProjectCounters {
-    /// Counts an answer.
+    /// Counts a response.
     pub fn record(&self, status: u16, bytes: u64, duration: Duration) {
         let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
         let class = usize::from(status / 100).clamp(1, 5) - 1;

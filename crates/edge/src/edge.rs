@@ -1,4 +1,4 @@
-//! The edge as a whole: from a request to its answer.
+//! The edge as a whole: from a request to its response.
 
 use crate::access_log::AccessLog;
 use crate::proxy::{ProxyOptions, ProxyTarget};
@@ -17,8 +17,10 @@ use crate::tls::host_certificates::HostCertificates;
 use crate::tls::{acme_challenge, https_redirect};
 use arc_swap::Guard;
 use estrade_blobs::BlobError;
-use estrade_model::Timestamp;
+use estrade_listener::UpstreamBudget;
 use estrade_model::error::error_chain;
+use estrade_model::keyed_limit::KeyedLimit;
+use estrade_model::{ProjectId, Timestamp};
 use estrade_service::{Core, Publisher, Result};
 use futures_util::future::BoxFuture;
 use http::StatusCode;
@@ -27,7 +29,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// In one of so many milliseconds, requests ask the caches of sites and files.
@@ -75,9 +76,9 @@ impl Default for EdgeOptions {
 
 /// What a request gets.
 pub(crate) enum Reply {
-    /// An answer of ours.
+    /// A response of ours.
     Local(StaticResponse),
-    /// The answer of an instance.
+    /// The response of an instance.
     Forward(ProxyTarget),
 }
 
@@ -115,7 +116,7 @@ pub struct Edge {
     /// How requests are passed on to instances.
     pub(crate) proxy: ProxyOptions,
     /// Room for upgraded connections.
-    pub(crate) tunnels: Arc<Semaphore>,
+    pub(crate) tunnels: KeyedLimit<ProjectId>,
     /// Who asked for what.
     pub(crate) log: Arc<AccessLog>,
 }
@@ -147,7 +148,10 @@ impl Edge {
                 certificates: options.certificates,
                 redirect_to: options.redirect_to,
                 ready: AtomicBool::new(false),
-                tunnels: Arc::new(Semaphore::new(options.proxy.max_tunnels)),
+                tunnels: KeyedLimit::new_soft(
+                    options.proxy.max_tunnels,
+                    options.proxy.max_project_tunnels,
+                ),
                 proxy: options.proxy,
                 log,
                 core,
@@ -158,6 +162,11 @@ impl Edge {
     /// The routes, for who follows or counts them.
     pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
+    }
+
+    /// How many connections to instances are open, and may be.
+    pub fn upstreams(&self) -> &UpstreamBudget {
+        &self.proxy.upstreams
     }
 
     /// From now on `/readyz` says so.

@@ -1,7 +1,9 @@
 //! The numbers of every visited project, for Prometheus.
 
 use crate::counters::{BUCKETS, Snapshot};
+use crate::edge::Edge;
 use crate::routing::route_table::Routes;
+use estrade_listener::UpstreamBudget;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -10,7 +12,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Collector of the counters, read at each scrape.
-pub struct EdgeMetrics(pub Arc<Routes>);
+pub struct EdgeMetrics {
+    routes: Arc<Routes>,
+    upstreams: UpstreamBudget,
+}
+
+impl EdgeMetrics {
+    pub fn new(edge: &Edge) -> Self {
+        Self {
+            routes: Arc::clone(edge.routes()),
+            upstreams: edge.upstreams().clone(),
+        }
+    }
+
+    fn encode_upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let name = "estrade_edge_upstream_connections";
+        let help = "Open connections to instances, idle ones included";
+        let open = i64::try_from(self.upstreams.open()).unwrap_or(i64::MAX);
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&open)?;
+        let name = "estrade_edge_upstream_refused";
+        let help = "Connections to instances that were not opened because too many are open";
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&self.upstreams.refused(), None)
+    }
+}
 
 impl fmt::Debug for EdgeMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,8 +50,9 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl Collector for EdgeMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.encode_upstreams(&mut encoder)?;
         let visited: Vec<(Box<str>, Snapshot)> = self
-            .0
+            .routes
             .visited()
             .iter()
             .filter_map(|route| Some((route.name.clone(), route.counters().snapshot()?)))

@@ -1,4 +1,4 @@
-//! ResponseCache that are kept: for requests whose answer is always the same, for the same owner only.
+//! The cache of responses: for requests whose response is always the same, for the same owner only.
 
 use bytes::Bytes;
 use estrade_model::OwnerId;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Larger answers are not kept.
+/// Larger responses are not kept.
 const MAX_CACHED: usize = 1 << 20;
 /// What an entry costs besides its bytes.
 const OVERHEAD: u64 = 256;
@@ -18,7 +18,7 @@ const OVERHEAD: u64 = 256;
 /// Identifies a request.
 pub(crate) type CacheKey = [u8; 32];
 
-/// An answer that was kept.
+/// A response that was kept.
 #[derive(Clone)]
 pub(crate) struct CachedResponse {
     pub(crate) body: Bytes,
@@ -84,7 +84,7 @@ impl ResponseCache {
         Some(kept)
     }
 
-    /// Keeps an answer.
+    /// Keeps a response.
     pub(crate) fn insert(
         &self,
         key: CacheKey,
@@ -108,7 +108,7 @@ impl ResponseCache {
     }
 }
 
-/// An answer that is collected while it passes.
+/// A response that is collected while it passes.
 pub(crate) struct CacheWriter {
     pub(crate) cache: Arc<ResponseCache>,
     pub(crate) key: CacheKey,

@@ -17,7 +17,7 @@ use std::time::Duration;
 const INVALID: &str = "invalid_request_error";
 const SERVER: &str = "server_error";
 
-/// An answer that is an error of ours.
+/// A response that is an error of ours.
 #[derive(Debug)]
 pub(crate) struct GatewayError {
     pub(crate) status: StatusCode,
@@ -160,6 +160,11 @@ impl GatewayError {
     pub(crate) fn too_many_bodies() -> Self {
         let said = "too many large requests are under way; try again";
         Self::unavailable("overloaded", said).header(header::CONNECTION, "close")
+    }
+
+    pub(crate) fn too_many_connections() -> Self {
+        let said = "too many calls to providers are under way; try again";
+        Self::unavailable("overloaded", said)
     }
 
     pub(crate) fn too_many_own_bodies() -> Self {
@@ -395,7 +400,7 @@ impl GatewayError {
         refusal.header(header::RETRY_AFTER, wait.to_string())
     }
 
-    /// The answer.
+    /// The response.
     /// The response with this error, its body as bytes.
     pub(crate) fn into_bytes_response(self) -> Response<Bytes> {
         let envelope = Envelope {
@@ -447,7 +452,7 @@ pub(crate) fn last_event(cut: ResponseError) -> Bytes {
     })
 }
 
-/// What the limits of a key leave, for an answer's headers.
+/// What the limits of a key leave, for a response's headers.
 pub(crate) fn rate_limit_headers(statuses: &RateLimitStatuses, headers: &mut HeaderMap) {
     if let Some(status) = &statuses.requests {
         standing_headers(Unit::Requests, status, headers);
@@ -485,7 +490,7 @@ fn whole_seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
 }
 
-/// [`span`] as a header; most are short, and every answer has two.
+/// [`span`] as a header; most are short, and every response has two.
 fn span_header(of: Duration) -> HeaderValue {
     if of < Duration::from_millis(999) {
         let mut digits = itoa::Buffer::new();

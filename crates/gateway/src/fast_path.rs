@@ -133,7 +133,7 @@ pub async fn serve(
 
 struct Client {
     stream: TcpStream,
-    /// What it sends before its answer is there.
+    /// What it sends before its response is there.
     pipelined: PipelinedInput,
     /// What goes out next.
     output: Vec<u8>,
@@ -177,7 +177,7 @@ struct Head {
     key: Option<SentKey>,
     /// The other headers that a call looks at.
     headers: HeaderMap,
-    /// Whether the client wants no other answer.
+    /// Whether the client wants no other response.
     close: bool,
 }
 
@@ -273,7 +273,7 @@ fn known_header(name: &str) -> Option<HeaderName> {
     name.eq_ignore_ascii_case(known.as_str()).then_some(known)
 }
 
-/// Sends all of an answer. False when that was not possible, and then nothing else may follow.
+/// Sends all of a response. False when that was not possible, and then nothing else may follow.
 async fn send(
     mut client: Client,
     response: Response<GatewayBody>,

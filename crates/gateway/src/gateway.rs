@@ -16,6 +16,7 @@ use crate::upstream::probe::probe;
 use crate::upstream::{Trust, Upstream};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use estrade_listener::UpstreamBudget;
 use estrade_model::call::Call;
 use estrade_model::provider::Provider;
 use estrade_model::{Invalid, Timestamp};
@@ -91,6 +92,11 @@ impl Gateway {
     /// For how long a response is awaited for its usage after its client has left, or may have.
     pub fn detached_timeout(&self) -> Duration {
         self.options.detached_timeout
+    }
+
+    /// How many connections to providers are open, and may be.
+    pub fn upstreams(&self) -> &UpstreamBudget {
+        &self.options.upstreams
     }
 
     /// Bytes of request bodies that are held now.

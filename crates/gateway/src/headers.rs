@@ -10,5 +10,5 @@ pub(crate) const ATTEMPTS: HeaderName = HeaderName::from_static("x-estrade-attem
 /// The one header of the caller that says how to answer.
 pub(crate) const BETA: HeaderName = HeaderName::from_static("openai-beta");
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("x-estrade-cache");
-/// Headers of an ordinary answer: with room for these its map never has to grow.
+/// Headers of an ordinary response: with room for these its map never has to grow.
 pub(crate) const MAX_HEADERS: usize = 24;

@@ -1,6 +1,7 @@
 //! What can be set about the relay.
 
 use crate::trace::Tracing;
+use estrade_listener::UpstreamBudget;
 use estrade_model::Timestamp;
 use std::fmt;
 use std::sync::Arc;
@@ -22,15 +23,15 @@ pub struct Options {
     pub max_owner_bodies: u64,
     /// A request body that stands still for so long is given up.
     pub body_idle_timeout: Duration,
-    /// Larger answers are cut.
+    /// Larger responses are cut.
     pub max_response: u64,
     /// A stream that is silent for so long gets a comment.
     pub keep_alive_interval: Duration,
-    /// An answer of which the caller reads nothing for so long is cut; noticed within seconds.
+    /// A response of which the caller reads nothing for so long is cut; noticed within seconds.
     pub unread_timeout: Duration,
     /// For how long a response is read on for its usage after its client has left.
     pub detached_timeout: Duration,
-    /// Bytes of answers that the cache keeps.
+    /// Bytes of responses that the cache keeps.
     pub cache_bytes: u64,
     /// How long the cache keeps them.
     pub cache_ttl: Duration,
@@ -38,6 +39,8 @@ pub struct Options {
     pub max_idle: usize,
     /// How long it keeps them.
     pub idle_timeout: Duration,
+    /// How many connections to providers may be open at once, by all threads.
+    pub upstreams: UpstreamBudget,
     /// Whether calls are traced.
     pub tracing: Option<Tracing>,
 }
@@ -59,6 +62,7 @@ impl Options {
             cache_ttl: Duration::from_mins(5),
             max_idle: 256,
             idle_timeout: Duration::from_mins(1),
+            upstreams: UpstreamBudget::default(),
             tracing: None,
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! An idle keep-alive connection costs its client nothing and takes a slot. So each address has a
 //! limit, and when all slots are taken the connections that have been idle longest are closed in
-//! favour of those that wait to be accepted.
+//! favour of those that wait to be accepted. Listeners that share file descriptors do so for each other.
 
-use crate::descriptors::DescriptorShare;
+use crate::descriptors::{DescriptorShare, EvictIdle};
 use crate::peer::TrustedProxies;
 use estrade_http1::server::ConnectionState;
 use estrade_model::sync::MutexExt;
@@ -141,7 +141,7 @@ impl Admission {
         trusted: TrustedProxies,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        let admission = Arc::new(Self {
             max,
             max_per_address,
             descriptors,
@@ -150,7 +150,12 @@ impl Admission {
             epoch: Instant::now(),
             freed: Notify::new(),
             table: Mutex::default(),
-        })
+        });
+        if let Some(share) = &admission.descriptors {
+            let holder: Weak<Self> = Arc::downgrade(&admission);
+            share.register(holder);
+        }
+        admission
     }
 
     /// Acquires a slot for an accepted connection; waits while all are taken. None when its address has
@@ -163,8 +168,11 @@ impl Admission {
             let freed = self.freed.notified();
             match self.try_admit(address, evict_more) {
                 Ok(slot) => return slot,
-                Err(Full) => evict_more = timeout(RETRY_INTERVAL, freed).await.is_err(),
+                Err(Full::Connections) => {}
+                // Others may have them for idle connections. They say nothing when these have closed.
+                Err(Full::Descriptors(share)) => share.evict_idle(),
             }
+            evict_more = timeout(RETRY_INTERVAL, freed).await.is_err();
         }
     }
 
@@ -172,20 +180,26 @@ impl Admission {
         self: &Arc<Self>,
         address: Option<IpAddr>,
         evict_more: bool,
-    ) -> Result<Option<ConnectionSlot>, Full> {
+    ) -> Result<Option<ConnectionSlot>, Full<'_>> {
         let mut table = self.lock();
         let own = address.and_then(|address| table.addresses.get(&address));
         if own.is_some_and(|own| *own >= self.max_per_address) {
             return Ok(None);
         }
         let open = table.connections.len();
-        let descriptors = self.descriptors.as_ref();
-        if open >= self.max || descriptors.is_some_and(|share| !share.try_acquire(open)) {
+        let full = if open >= self.max {
+            Some(Full::Connections)
+        } else {
+            let share = self.descriptors.as_ref();
+            let share = share.filter(|share| !share.try_acquire(open));
+            share.map(Full::Descriptors)
+        };
+        if let Some(full) = full {
             // Evicted connections may be about to close, or may have received a request just then.
             if table.closing == 0 || evict_more {
                 table.evict_idle(self.max / EVICTED_PART + 1);
             }
-            return Err(Full);
+            return Err(full);
         }
         let (number, close) = (table.next, self.stop.child_token());
         table.next += 1;
@@ -212,8 +226,28 @@ impl Admission {
     }
 }
 
-/// Every slot is taken.
-struct Full;
+/// Why there is no slot.
+enum Full<'a> {
+    /// The listener has as many connections as it may.
+    Connections,
+    /// It has no descriptor for one more.
+    Descriptors(&'a DescriptorShare),
+}
+
+impl EvictIdle for Admission {
+    fn evict_idle(&self) {
+        let mut table = self.lock();
+        let reserved = self
+            .descriptors
+            .as_ref()
+            .map_or(0, DescriptorShare::reserved);
+        // Those that are reserved would give nothing to others.
+        let beyond = table.connections.len().saturating_sub(reserved);
+        if table.closing == 0 && beyond > 0 {
+            table.evict_idle(beyond.min(self.max / EVICTED_PART + 1));
+        }
+    }
+}
 
 impl Table {
     /// Closes the connections that have been idle longest, at most `count`.
@@ -268,6 +302,7 @@ fn network_of(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptors::DescriptorPool;
 
     fn admission(max: usize, per_address: usize) -> Arc<Admission> {
         let trusted = ["10.9.0.0/16".parse().unwrap()].into_iter().collect();
@@ -317,6 +352,52 @@ mod tests {
         assert!(admitted.is_some());
         assert!(!busy.handle().close().is_cancelled());
         assert!(!young.handle().close().is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_of_another_listener_makes_room() {
+        let pool = DescriptorPool::new(1);
+        let listener = || {
+            let (trusted, stop) = (TrustedProxies::default(), CancellationToken::new());
+            Admission::new(10, 10, Some(pool.share(1, 1)), trusted, stop)
+        };
+        let (idle, wanted) = (listener(), listener());
+        let (first, second) = (
+            idle.admit(ip("192.0.2.1")).await.unwrap(),
+            idle.admit(ip("192.0.2.2")).await.unwrap(),
+        );
+        first.handle().set_busy();
+        let closed = second.handle().close().clone();
+        let serve_second = async move {
+            closed.cancelled().await;
+            drop(second);
+        };
+        let _own = wanted.admit(ip("192.0.2.3")).await.unwrap();
+        let admitted = timeout(Duration::from_secs(30), async {
+            tokio::join!(wanted.admit(ip("192.0.2.4")), serve_second).0
+        });
+        let _admitted = admitted.await.unwrap().unwrap();
+        // What is reserved for it stays, idle or not.
+        first.handle().set_idle(Instant::now());
+        let waits = timeout(Duration::from_millis(300), wanted.admit(ip("192.0.2.5")));
+        assert!(waits.await.is_err());
+        assert!(!first.handle().close().is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn what_is_reserved_is_not_evicted_for_others() {
+        let pool = DescriptorPool::new(1);
+        let (trusted, stop) = (TrustedProxies::default(), CancellationToken::new());
+        let all = Admission::new(1000, 1000, Some(pool.share(4, 1)), trusted, stop);
+        let mut slots = Vec::new();
+        for _ in 0..5 {
+            slots.push(all.admit(ip("192.0.2.1")).await.unwrap());
+        }
+        pool.share(0, 1).evict_idle();
+        let closed = slots
+            .iter()
+            .filter(|slot| slot.handle().close().is_cancelled());
+        assert_eq!(closed.count(), 1, "not a 256th of all");
     }
 
     #[tokio::test(start_paused = true)]

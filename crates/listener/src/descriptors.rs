@@ -1,20 +1,28 @@
-//! File descriptors that several listeners share.
+//! File descriptors that several listeners and the sockets of their upstreams share.
 //!
-//! A listener has a reserved number of connections. What it has beyond them comes out of a shared pool,
-//! first come, first served. So a flood on one listener leaves each of the others its minimum, and a listener whose
-//! neighbours are idle may use almost everything.
+//! Each holder has a reserved number of connections. What it has beyond them comes out of a shared pool, first come,
+//! first served. So a flood on one listener leaves each of the others its minimum, and a listener whose neighbours are
+//! idle may use almost everything. When the pool is empty, whoever has more than its minimum closes idle connections.
 
-use std::sync::Arc;
+use estrade_model::sync::MutexExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
-/// The descriptors that no listener has for itself. Clones share them.
+/// A holder of descriptors that can do with fewer.
+pub(crate) trait EvictIdle: Send + Sync {
+    /// Closes some idle connections, if it has more than are reserved for it.
+    fn evict_idle(&self);
+}
+
+/// The descriptors that nobody has reserved. Clones share them.
 #[derive(Debug, Clone)]
 pub struct DescriptorPool {
     free: Arc<AtomicUsize>,
     size: usize,
+    holders: Arc<Mutex<Vec<Weak<dyn EvictIdle>>>>,
 }
 
-/// What a listener may take of a [`DescriptorPool`].
+/// What one holder, such as a listener, may take of a [`DescriptorPool`].
 #[derive(Debug, Clone)]
 pub struct DescriptorShare {
     pool: DescriptorPool,
@@ -25,12 +33,14 @@ pub struct DescriptorShare {
 impl DescriptorPool {
     /// A pool of so many descriptors.
     pub fn new(size: usize) -> Self {
-        let free = Arc::new(AtomicUsize::new(size));
-        Self { free, size }
+        Self {
+            free: Arc::new(AtomicUsize::new(size)),
+            size,
+            holders: Arc::default(),
+        }
     }
 
-    /// The share of a listener that has `reserved` connections for itself. Each further one takes `cost` descriptors:
-    /// two where a connection to an instance or a provider belongs to it.
+    /// The share of a holder that has `reserved` connections for itself. Each further one takes `cost` descriptors.
     pub fn share(&self, reserved: usize, cost: usize) -> DescriptorShare {
         DescriptorShare {
             pool: self.clone(),
@@ -41,12 +51,35 @@ impl DescriptorPool {
 }
 
 impl DescriptorShare {
-    /// The connections that the listener can have while all others have none beyond their own.
+    /// Makes the idle connections of a holder available to others.
+    pub(crate) fn register(&self, holder: Weak<dyn EvictIdle>) {
+        let mut holders = self.pool.holders.lock_ignoring_poison();
+        holders.retain(|holder| holder.strong_count() > 0);
+        holders.push(holder);
+    }
+
+    /// Asks all holders to close idle connections. The caller must hold none of their locks.
+    pub(crate) fn evict_idle(&self) {
+        let holders: Vec<_> = {
+            let holders = self.pool.holders.lock_ignoring_poison();
+            holders.iter().filter_map(Weak::upgrade).collect()
+        };
+        for holder in holders {
+            holder.evict_idle();
+        }
+    }
+
+    /// The connections that are reserved for it.
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// The connections that it can have while all others have none beyond their own.
     pub fn max_connections(&self) -> usize {
         self.reserved + self.pool.size / self.cost
     }
 
-    /// Takes descriptors for one more connection of a listener that has `open`; false when there are none.
+    /// Takes descriptors for one more connection of a holder that has `open`; false when there are none.
     pub(crate) fn try_acquire(&self, open: usize) -> bool {
         let take = |free: usize| free.checked_sub(self.cost);
         open < self.reserved
@@ -55,6 +88,11 @@ impl DescriptorShare {
                 .free
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
                 .is_ok()
+    }
+
+    /// Whether less than a `part` (as of one half, one quarter) of what is shared is free.
+    pub(crate) fn has_less_than(&self, part: usize) -> bool {
+        self.pool.free.load(Ordering::Relaxed) < self.pool.size / part
     }
 
     /// Gives back those of a connection that has ended, when `open` are left.

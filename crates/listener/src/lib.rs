@@ -12,6 +12,7 @@ mod linger;
 pub mod peer;
 mod tls;
 mod tracked;
+mod upstream_budget;
 mod workers;
 
 pub use admission::{Admission, ConnectionHandle, ConnectionSlot};
@@ -21,6 +22,7 @@ pub use descriptors::{DescriptorPool, DescriptorShare};
 pub use hosts::AllowedHosts;
 pub use linger::Lingering;
 pub use tls::{CertificateFuture, Certificates, Handshake, TlsFiles, TlsSource};
+pub use upstream_budget::{IdleConnections, UpstreamBudget, UpstreamPermit, UpstreamSocket};
 pub use workers::{FastPath, Port, WorkerContext, worker_count};
 
 use bytes::Bytes;
@@ -122,7 +124,7 @@ impl<S, B> HttpService<B> for S where
 {
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub trait HttpBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
 impl<B> HttpBody for B where B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
 

@@ -20,6 +20,7 @@ pub mod image_ref;
 pub mod invalid;
 pub mod ip_range;
 pub mod key;
+pub mod keyed_limit;
 pub mod log;
 pub mod metrics;
 pub mod names;

@@ -1,21 +1,26 @@
-//! Shares the process's limit of file descriptors among the listeners.
+//! Shares the process's limit of file descriptors among the listeners and the sockets of their upstreams.
 //!
 //! A connection is a descriptor, and so are the database, stored contents and the sockets to instances and providers.
-//! Without a bound, a flood of connections on the edge would leave none for anything else. So a part of them is not for
-//! connections, each listener has a reserved minimum, and the rest is first come, first served.
+//! Without a bound, a flood of connections on the edge, or of requests on a few of them, would leave none for anything
+//! else. So a part of them is not for connections, each listener has a reserved minimum and so have the sockets of its
+//! upstreams, and the rest is first come, first served.
 
 use crate::edge::EdgeBind;
-use estrade_listener::{DescriptorPool, DescriptorShare, ListenerOptions};
+use estrade_listener::{DescriptorPool, DescriptorShare, ListenerOptions, UpstreamBudget};
 use rustix::process::{Resource, getrlimit};
 
-/// Fewest connections that a listener has for itself, however few descriptors there are.
+/// Fewest connections that a listener or its upstreams have for themselves, however few descriptors there are.
 const MIN_CONNECTIONS: usize = 16;
 /// Part of the descriptors for connections that each listener has for itself.
 const RESERVED_PART: usize = 16;
-/// Descriptors of a connection of the platform API, of a call and its provider, of a visit and its instance.
-const PLATFORM_COST: usize = 1;
-const AI_COST: usize = 2;
-const EDGE_COST: usize = 2;
+/// Parts that the sockets to providers and instances have for themselves.
+const RESERVED_AI_PART: usize = 8;
+const RESERVED_EDGE_PART: usize = 4;
+/// Sockets of upstreams for each connection that a listener may have, where descriptors are plenty. A connection has one
+/// request under way, but for HTTP/2.
+const UPSTREAMS_PER_CONNECTION: usize = 4;
+/// Fewest sockets of upstreams that are allowed, where descriptors are plenty.
+const MIN_UPSTREAMS: usize = 1024;
 
 /// The configured limits of connections.
 #[derive(Debug, Clone, Copy)]
@@ -27,52 +32,77 @@ struct Wanted {
     edge_ports: usize,
 }
 
-/// What listeners may take.
+/// What each may take when they share.
 #[derive(Debug)]
 struct Shares {
     platform: DescriptorShare,
     ai: DescriptorShare,
     /// Of each port.
     edge: DescriptorShare,
+    ai_upstreams: DescriptorShare,
+    edge_upstreams: DescriptorShare,
+}
+
+/// How many sockets to providers and to instances there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MaxUpstreams {
+    ai: usize,
+    edge: usize,
 }
 
 impl Wanted {
-    /// The descriptors that all of them take.
-    fn descriptors(self) -> usize {
-        let Self {
-            platform,
-            ai,
-            edge,
-            edge_ports,
-        } = self;
-        [
-            platform.saturating_mul(PLATFORM_COST),
-            ai.saturating_mul(AI_COST),
-            edge.saturating_mul(EDGE_COST * edge_ports),
-        ]
-        .into_iter()
-        .fold(0, usize::saturating_add)
+    /// The descriptors of all connections, without those of upstreams.
+    fn connections(self) -> usize {
+        let edge = self.edge.saturating_mul(self.edge_ports);
+        self.platform.saturating_add(self.ai).saturating_add(edge)
     }
 
-    /// How this is made possible with so many descriptors in all; none when there are enough.
-    fn shares(self, descriptors: usize) -> Option<Shares> {
+    /// The descriptors that all of them take: one for a connection of the platform API, two for a call and its provider,
+    /// and for a visit and its instance.
+    fn descriptors(self) -> usize {
+        let edge = self.edge.saturating_mul(self.edge_ports);
+        let upstreams = self.ai.saturating_add(edge);
+        self.connections().saturating_add(upstreams)
+    }
+
+    /// How many sockets of upstreams there may be when so many descriptors in all are enough for every connection; none
+    /// when they are not.
+    fn max_upstreams(self, descriptors: usize) -> Option<MaxUpstreams> {
         let usable = usable(descriptors);
-        if self.descriptors() <= usable {
+        if self.descriptors() > usable {
             return None;
         }
-        let reserved = |cost: usize, ports: usize| {
-            (usable / RESERVED_PART / (cost * ports)).max(MIN_CONNECTIONS)
+        let edge = self.edge.saturating_mul(self.edge_ports);
+        let left = usable - self.connections();
+        // At least one for each connection.
+        let for_ai = left / self.ai.saturating_add(edge).max(1) * self.ai;
+        let wanted = |connections: usize| {
+            let wanted = connections.saturating_mul(UPSTREAMS_PER_CONNECTION);
+            wanted.max(MIN_UPSTREAMS)
         };
-        let platform = reserved(PLATFORM_COST, 1);
-        let ai = reserved(AI_COST, 1);
-        let edge = reserved(EDGE_COST, self.edge_ports);
-        let taken = platform * PLATFORM_COST + ai * AI_COST + edge * EDGE_COST * self.edge_ports;
-        let pool = DescriptorPool::new(usable.saturating_sub(taken));
-        Some(Shares {
-            platform: pool.share(platform, PLATFORM_COST),
-            ai: pool.share(ai, AI_COST),
-            edge: pool.share(edge, EDGE_COST),
+        Some(MaxUpstreams {
+            ai: wanted(self.ai).min(for_ai).max(MIN_CONNECTIONS),
+            edge: wanted(edge).min(left - for_ai).max(MIN_CONNECTIONS),
         })
+    }
+
+    /// How so many descriptors in all are shared.
+    fn shares(self, descriptors: usize) -> Shares {
+        let usable = usable(descriptors);
+        let reserved = |part: usize| (usable / part).max(MIN_CONNECTIONS);
+        let (platform, ai) = (reserved(RESERVED_PART), reserved(RESERVED_PART));
+        let edge = reserved(RESERVED_PART * self.edge_ports);
+        let (to_providers, to_instances) =
+            (reserved(RESERVED_AI_PART), reserved(RESERVED_EDGE_PART));
+        let taken = platform + ai + edge * self.edge_ports + to_providers + to_instances;
+        let pool = DescriptorPool::new(usable.saturating_sub(taken));
+        Shares {
+            platform: pool.share(platform, 1),
+            ai: pool.share(ai, 1),
+            edge: pool.share(edge, 1),
+            ai_upstreams: pool.share(to_providers, 1),
+            edge_upstreams: pool.share(to_instances, 1),
+        }
     }
 }
 
@@ -92,25 +122,27 @@ fn limit_for(connections: usize) -> usize {
         .div_ceil(7)
 }
 
-/// Makes the listeners share the descriptors when there are too few for all connections that are configured.
+/// Limits the sockets to instances, and makes the listeners share the descriptors when there are too few for all
+/// connections that are configured. Returns the limit of the sockets to providers.
 pub(crate) fn share_descriptors(
     platform: &mut ListenerOptions,
     ai: &mut ListenerOptions,
     edge: &mut EdgeBind,
-) {
-    let Some(descriptors) = getrlimit(Resource::Nofile).current else {
-        return;
-    };
-    let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+) -> UpstreamBudget {
+    let descriptors = getrlimit(Resource::Nofile).current;
+    let descriptors = descriptors.and_then(|limit| usize::try_from(limit).ok());
+    let descriptors = descriptors.unwrap_or(usize::MAX);
     let wanted = Wanted {
         platform: platform.max_connections,
         ai: ai.max_connections,
         edge: edge.options.max_connections,
         edge_ports: 1 + usize::from(edge.tls_address.is_some()),
     };
-    let Some(shares) = wanted.shares(descriptors) else {
-        return;
-    };
+    if let Some(max) = wanted.max_upstreams(descriptors) {
+        edge.edge.proxy.upstreams = UpstreamBudget::new(max.edge, None);
+        return UpstreamBudget::new(max.ai, None);
+    }
+    let shares = wanted.shares(descriptors);
     for (options, share) in [
         (platform, shares.platform),
         (ai, shares.ai),
@@ -126,6 +158,9 @@ pub(crate) fn share_descriptors(
         "the limit of open files is too low for all connections that limits.connections allows; the listeners share \
          what there is. Raise it with `ulimit -n`, or LimitNOFILE= of the systemd unit"
     );
+    let budget = |share: DescriptorShare| UpstreamBudget::new(share.max_connections(), Some(share));
+    edge.edge.proxy.upstreams = budget(shares.edge_upstreams);
+    budget(shares.ai_upstreams)
 }
 
 #[cfg(test)]
@@ -142,17 +177,20 @@ mod tests {
     }
 
     #[test]
-    fn listeners_together_leave_descriptors_for_everything_else() {
+    fn connections_and_sockets_together_leave_descriptors_for_everything_else() {
         for descriptors in [1024, 4096, 20_000, 50_000] {
             for ports in [1, 2] {
-                let shares = wanted(ports).shares(descriptors).unwrap();
+                assert_eq!(wanted(ports).max_upstreams(descriptors), None);
+                let shares = wanted(ports).shares(descriptors);
                 // Each of them alone leaves the others what is theirs.
                 let alone = [
-                    shares.platform.max_connections() * PLATFORM_COST,
-                    shares.ai.max_connections() * AI_COST,
-                    shares.edge.max_connections() * EDGE_COST,
+                    shares.platform.max_connections(),
+                    shares.ai.max_connections(),
+                    shares.edge.max_connections(),
+                    shares.ai_upstreams.max_connections(),
+                    shares.edge_upstreams.max_connections(),
                 ];
-                let left = descriptors / 8 + 64 + 2 * usable(descriptors) / 20;
+                let left = descriptors / 8 + 64 + 4 * usable(descriptors) / 20;
                 assert!(
                     alone.iter().all(|taken| taken + left <= descriptors),
                     "{descriptors} {ports}: {alone:?}"
@@ -163,26 +201,45 @@ mod tests {
 
     #[test]
     fn a_listener_may_use_what_others_do_not() {
-        let shares = wanted(1).shares(20_000).unwrap();
-        assert!(shares.ai.max_connections() > 7000, "{shares:?}");
-        assert!(shares.edge.max_connections() > 7000, "{shares:?}");
-        assert!(shares.platform.max_connections() >= 10_000, "{shares:?}");
+        let shares = wanted(1).shares(20_000);
+        for share in [
+            &shares.platform,
+            &shares.ai,
+            &shares.edge,
+            &shares.ai_upstreams,
+            &shares.edge_upstreams,
+        ] {
+            assert!(share.max_connections() > 8000, "{shares:?}");
+        }
     }
 
     #[test]
     fn nothing_is_shared_when_there_is_enough() {
         for ports in [1, 2] {
-            let needed = limit_for(wanted(ports).descriptors());
-            assert!(wanted(ports).shares(needed).is_none());
-            assert!(wanted(ports).shares(needed - 2000).is_some());
-            assert!(wanted(ports).shares(524_288).is_none());
+            let wanted = wanted(ports);
+            let needed = limit_for(wanted.descriptors());
+            assert_eq!(wanted.max_upstreams(needed - 2000), None);
+            for descriptors in [needed, 524_288] {
+                let max = wanted.max_upstreams(descriptors).unwrap();
+                let all = wanted.connections() + max.ai + max.edge;
+                assert!(all <= usable(descriptors), "{max:?}");
+                assert!(max.ai >= 10_000 && max.edge >= 10_000 * ports, "{max:?}");
+            }
+            let max = wanted.max_upstreams(usize::MAX).unwrap();
+            assert_eq!((max.ai, max.edge), (40_000, 40_000 * ports));
         }
     }
 
     #[test]
     fn few_descriptors_are_no_reason_to_serve_nobody() {
-        let shares = wanted(2).shares(100).unwrap();
-        for share in [shares.platform, shares.ai, shares.edge] {
+        let shares = wanted(2).shares(100);
+        for share in [
+            shares.platform,
+            shares.ai,
+            shares.edge,
+            shares.ai_upstreams,
+            shares.edge_upstreams,
+        ] {
             assert_eq!(share.max_connections(), MIN_CONNECTIONS);
         }
     }

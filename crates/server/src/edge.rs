@@ -59,7 +59,7 @@ impl OpenEdge {
             tls: Some(TlsSource::Certificates(Arc::clone(certificates) as _)),
             ..bind.options.clone()
         };
-        let max_tunnels = max_tunnels(&bind.edge.proxy, bind.options.max_connections);
+        let proxy = limit_tunnels(bind.edge.proxy, bind.options.max_connections);
         let (options, secured) = match (bind.tls_address, &certificates) {
             (Some(_), None) => {
                 return Err(io::Error::new(
@@ -87,10 +87,7 @@ impl OpenEdge {
         let options = EdgeOptions {
             certificates,
             redirect_to: tls_address.filter(|_| bind.redirect).map(|it| it.port()),
-            proxy: ProxyOptions {
-                max_tunnels,
-                ..bind.edge.proxy
-            },
+            proxy,
             ..bind.edge
         };
         let edge = Edge::open(core, options, Arc::clone(&access_log)).await;
@@ -125,13 +122,20 @@ impl OpenEdge {
     }
 }
 
-/// Leaves a quarter of the connections to requests.
+/// Leaves a quarter of the connections to requests. When three quarters of the tunnels are taken, a project with a quarter
+/// gets no more.
 ///
 /// A tunnel counts as a connection and is never closed to make room. If tunnels could be all of them, two addresses, each
-/// with its half, would keep everybody else out for as long as they like.
-fn max_tunnels(proxy: &ProxyOptions, max_connections: usize) -> usize {
+/// with its half, would keep everybody else out for as long as they like; and the visitors of one project could take the
+/// tunnels of all others.
+fn limit_tunnels(proxy: ProxyOptions, max_connections: usize) -> ProxyOptions {
     let for_requests = max_connections / 4;
-    proxy.max_tunnels.min(max_connections - for_requests)
+    let max_tunnels = proxy.max_tunnels.min(max_connections - for_requests);
+    ProxyOptions {
+        max_tunnels,
+        max_project_tunnels: proxy.max_project_tunnels.min(max_tunnels / 4).max(1),
+        ..proxy
+    }
 }
 
 /// Where certificates come from, if there are any.
@@ -156,15 +160,17 @@ mod tests {
     use estrade_edge::ProxyOptions;
 
     #[test]
-    fn tunnels_leave_connections_for_requests() {
+    fn tunnels_leave_connections_for_requests_and_other_projects() {
         let limited = |max_tunnels, max_connections| {
             let proxy = ProxyOptions {
                 max_tunnels,
                 ..ProxyOptions::default()
             };
-            super::max_tunnels(&proxy, max_connections)
+            let limited = super::limit_tunnels(proxy, max_connections);
+            (limited.max_tunnels, limited.max_project_tunnels)
         };
-        assert_eq!(limited(10_000, 10_000), 7_500);
-        assert_eq!(limited(100, 10_000), 100);
+        assert_eq!(limited(10_000, 10_000), (7_500, 1_875));
+        assert_eq!(limited(100, 10_000), (100, 25));
+        assert_eq!(limited(1, 10_000), (1, 1));
     }
 }

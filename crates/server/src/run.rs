@@ -92,6 +92,16 @@ impl ServeOptions {
             _ => RateLimits::new(self.account_requests_per_second, self.account_burst),
         }
     }
+
+    fn body_rules(&self) -> BodyRules {
+        BodyRules {
+            limits: BodyLimits {
+                max_bytes: self.body_bytes,
+                ..BodyLimits::default()
+            },
+            ..BodyRules::default()
+        }
+    }
 }
 
 /// A server whose listeners are bound.
@@ -126,14 +136,14 @@ impl Server {
         options: ServeOptions,
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
-        let account_rates = options.account_rates();
+        let (account_rates, rules) = (options.account_rates(), options.body_rules());
         let ServeOptions {
             mut platform,
             mut ai,
             mut edge,
             ..
         } = options;
-        share_descriptors(&mut platform.options, &mut ai.options, &mut edge);
+        let upstreams = share_descriptors(&mut platform.options, &mut ai.options, &mut edge);
         // What runs here may visit sites and call models, but not manage things.
         let instances = core.runtime.address_range();
         platform.options.refuse_peers.push(instances);
@@ -150,8 +160,13 @@ impl Server {
         let services = Services::new(&core);
         services.publisher.set(edge.edge.publisher());
         let ledger = usage::new_ledger(&core).map_err(io::Error::other)?;
-        let (gateway, exporter) =
-            inference::open(&core, &services.keys, &ledger, &options.inference)?;
+        let (gateway, exporter) = inference::open(
+            &core,
+            &services.keys,
+            &ledger,
+            &options.inference,
+            upstreams,
+        )?;
         inference::keep_under_way(&ledger, &gateway, &options.calls).await?;
         let origins = options.inference.cors.clone();
         let InferenceOptions {
@@ -179,13 +194,6 @@ impl Server {
             ready: AtomicBool::new(false),
             core,
         });
-        let rules = BodyRules {
-            limits: BodyLimits {
-                max_bytes: options.body_bytes,
-                ..BodyLimits::default()
-            },
-            ..BodyRules::default()
-        };
         let mut api = Api::platform(&app, platform.metrics);
         api.pages = options.panel.map(|routes| routes(&app));
         let platform_middleware = build_middleware::<PlatformError>(&app, api, rules, None);
@@ -196,24 +204,22 @@ impl Server {
         let mut listeners = JoinSet::new();
         listeners
             .spawn(platform_socket.serve(platform_middleware.into_service(), shutdown.clone()));
-        let gateway = Arc::clone(&app.gateway);
         listeners.spawn(inference::serve(
             ai_port,
             ai_middleware,
-            gateway,
+            Arc::clone(&app.gateway),
             instances,
             origins,
             shutdown.clone(),
         ));
-        let relay = app.relay.clone();
-        listeners.spawn(ai::person::maintain(relay, shutdown.clone()));
+        listeners.spawn(ai::person::maintain(app.relay.clone(), shutdown.clone()));
         let stop_workers = CancellationToken::new();
         let mut workers = start_workers(&app, &stop_workers);
         if let Some(exporter) = exporter {
             workers.spawn(exporter.run(stop_workers.clone()));
         }
         workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
-        register_metrics(&app, EdgeMetrics(Arc::clone(edge.edge.routes())));
+        register_metrics(&app, EdgeMetrics::new(&edge.edge));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
         edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
         app.set_ready();

@@ -20,12 +20,13 @@ use crate::routing::endpoints::EndpointSet;
 use crate::routing::load_balancer::InFlightGuard;
 use crate::routing::route::Route;
 use crate::static_files::error_pages::Page;
+use estrade_listener::{UpstreamBudget, UpstreamSocket};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Connection to an instance.
-pub(crate) type Connection = estrade_http1::client::Connection<TcpStream>;
+pub(crate) type Connection = estrade_http1::client::Connection<UpstreamSocket<TcpStream>>;
 
 /// How requests are passed on to instances.
 #[derive(Debug, Clone)]
@@ -46,12 +47,16 @@ pub struct ProxyOptions {
     pub tunnel_timeout: Duration,
     /// Concurrent upgraded connections.
     pub max_tunnels: usize,
+    /// Of these, those of one project once three quarters are taken.
+    pub max_project_tunnels: usize,
     /// Maximum size of a request body.
     pub body_bytes: u64,
     /// Idle connections to an instance, per worker…
     pub max_idle: usize,
     /// …and how long they are kept.
     pub keep_alive: Duration,
+    /// How many connections to instances may be open at once.
+    pub upstreams: UpstreamBudget,
 }
 
 impl Default for ProxyOptions {
@@ -64,9 +69,11 @@ impl Default for ProxyOptions {
             min_upload_rate: 4096,
             tunnel_timeout: Duration::from_hours(1),
             max_tunnels: 10_000,
+            max_project_tunnels: 2500,
             body_bytes: 1 << 30,
             max_idle: 64,
             keep_alive: Duration::from_secs(30),
+            upstreams: UpstreamBudget::default(),
         }
     }
 }
@@ -81,6 +88,8 @@ pub(crate) struct ProxyTarget {
 /// Why there is no response from an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
+    /// There are as many connections to instances as may be.
+    TooManyConnections,
     /// No instance accepts a connection.
     Unreachable,
     /// The connection ended before the first byte of a response.
@@ -101,6 +110,7 @@ impl Failure {
     /// The error page for the client.
     pub(crate) fn page(self) -> Page {
         match self {
+            Self::TooManyConnections => Page::Unavailable,
             Self::Unreachable | Self::NoResponse | Self::MalformedResponse => Page::BadGateway,
             Self::Timeout => Page::GatewayTimeout,
             Self::TooLarge => Page::TooLarge,

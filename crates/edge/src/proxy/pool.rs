@@ -4,6 +4,8 @@
 use crate::proxy::{Connection, ProxyOptions};
 use crate::routing::load_balancer::Instance;
 use estrade_http1::client;
+use estrade_listener::{IdleConnections, UpstreamSocket};
+use estrade_model::ProjectId;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -13,7 +15,7 @@ use tokio::time::Instant;
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) struct Pool {
-    idle: client::Pool<TcpStream, Arc<Instance>>,
+    idle: client::Pool<UpstreamSocket<TcpStream>, Arc<Instance>>,
     /// Wakes the sweeper, which has no timer while the pool is empty.
     filled: Notify,
 }
@@ -59,5 +61,13 @@ impl Pool {
             self.idle
                 .sweep(Instant::now(), |_, instance| !instance.is_draining());
         }
+    }
+}
+
+impl IdleConnections for Pool {
+    fn evict(&self, project: Option<ProjectId>, count: usize) -> usize {
+        let is_of =
+            |socket: &UpstreamSocket<TcpStream>| project.is_none() || socket.project() == project;
+        self.idle.evict(count, is_of)
     }
 }

@@ -10,7 +10,8 @@ use crate::proxy::response_head::ResponseHead;
 use crate::proxy::upstream_body::UpstreamBody;
 use crate::proxy::{Connection, Failure, ProxyOptions, ProxyTarget};
 use crate::routing::load_balancer::InFlightGuard;
-use estrade_http1::client::ResponseContext;
+use estrade_http1::client::{ResponseContext, connect};
+use estrade_listener::UpstreamSocket;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -61,9 +62,9 @@ pub(crate) async fn forward(
     let options = upstream.options;
     let repeatable = repeatable && !outgoing.has_body();
     let ProxyTarget {
+        route,
         endpoints,
         mut in_flight,
-        ..
     } = target;
     let (mut tried, mut pooled) = (Vec::new(), true);
     for _ in 0..MAX_ATTEMPTS {
@@ -71,11 +72,13 @@ pub(crate) async fn forward(
             .then(|| take_idle(upstream, &in_flight, repeatable))
             .flatten();
         let reused = kept.is_some();
-        let connection = match kept {
-            Some(connection) => Ok(connection),
-            None => Connection::open(in_flight.instance().address, options.connect_timeout)
-                .await
-                .map(Box::new),
+        let connection = if let Some(connection) = kept {
+            Ok(connection)
+        } else {
+            let permit = options.upstreams.acquire(Some(route.project));
+            let permit = permit.ok_or(Failure::TooManyConnections)?;
+            let socket = connect(in_flight.instance().address, options.connect_timeout).await;
+            socket.map(|socket| Box::new(Connection::new(UpstreamSocket::new(socket, permit))))
         };
         let failure = match connection {
             Ok(mut connection) => {

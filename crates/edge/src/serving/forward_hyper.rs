@@ -14,13 +14,14 @@ use crate::static_files::error_pages::Page;
 use crate::static_files::response::header_map;
 use estrade_http1::client::{RequestFraming, ResponseContext, list_items};
 use estrade_listener::peer::SocketPeer;
+use estrade_model::ProjectId;
+use estrade_model::keyed_limit::KeyedPermit;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
-use tokio::sync::OwnedSemaphorePermit;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -28,7 +29,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 struct Upgrade {
     protocol: Vec<u8>,
     client: OnUpgrade,
-    permit: OwnedSemaphorePermit,
+    permit: KeyedPermit<ProjectId>,
 }
 
 /// Forwards a request and its response.
@@ -91,7 +92,7 @@ async fn forward(
     let upgrade = match requested_protocol(parts, &body) {
         Some(protocol) => {
             let client = parts.extensions.remove::<OnUpgrade>();
-            let permit = Arc::clone(&worker.edge.tunnels).try_acquire_owned();
+            let permit = worker.edge.tunnels.try_acquire(target.route.project);
             Some(Upgrade {
                 protocol,
                 client: client.ok_or(Page::BadRequest)?,

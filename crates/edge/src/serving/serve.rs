@@ -9,7 +9,7 @@ use estrade_http1::server::Outcome;
 use estrade_listener::{ConnectionHandle, FastPath, ListenerOptions, Port, WorkerContext};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,8 +19,11 @@ use tokio_util::task::TaskTracker;
 /// Boxed, so that it is compiled here.
 pub fn serve(port: Port, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     let worker = move |context: WorkerContext| {
+        let pool = Arc::new(Pool::new(&edge.proxy));
+        let idle: Weak<Pool> = Arc::downgrade(&pool);
+        edge.proxy.upstreams.register(idle);
         let worker = Arc::new(Worker {
-            pool: Arc::new(Pool::new(&edge.proxy)),
+            pool,
             edge: Arc::clone(&edge),
             index: context.index,
             options: context.options.clone(),

@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 /// Initial copy buffer: small, because most tunnels are idle most of the time…
@@ -20,7 +19,12 @@ const MAX_BUFFER: usize = 64 * 1024;
 const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Copies in both directions until one side closes or both were silent for `limit`.
-pub(crate) async fn run(client: OnUpgrade, stream: TcpStream, read: Vec<u8>, limit: Duration) {
+pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
+    client: OnUpgrade,
+    stream: S,
+    read: Vec<u8>,
+    limit: Duration,
+) {
     let client = match client.await {
         Ok(client) => TokioIo::new(client),
         Err(error) => {

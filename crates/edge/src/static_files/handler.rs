@@ -1,4 +1,4 @@
-//! Answering from the files of a release.
+//! Responding from the files of a release.
 
 use crate::static_files::cache_control::{cache_control, is_hashed};
 use crate::static_files::content_cache::{Content, ContentCache};
@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Why an answer could not be made.
+/// Why a response could not be made.
 #[derive(Debug)]
 pub(crate) enum ServeError {
     /// The bytes of a content could not be read.
@@ -37,7 +37,7 @@ pub(crate) enum ServeError {
     Service(Error),
 }
 
-/// Where the answers of one release come from.
+/// Where the responses of one release come from.
 pub(crate) struct StaticHandler<'v> {
     /// The release that is live.
     pub live: &'v LiveSite,
@@ -95,7 +95,7 @@ impl StaticHandler<'_> {
         Ok(response)
     }
 
-    /// The answer before the site's own headers are added.
+    /// The response before the site's own headers are added.
     async fn without_rules(
         &self,
         request: &StaticRequest<'_>,
@@ -455,7 +455,7 @@ pub(crate) struct FullFile<'w> {
 }
 
 impl FullFile<'_> {
-    /// The answer with its content, which went live at that time.
+    /// The response with its content, which went live at that time.
     pub(crate) fn response(&self, modified: impl Display, content: Content) -> StaticResponse {
         let mut response = StaticResponse::new(StatusCode::OK);
         describe(&mut response, self.media_type, self.coding, self.varies);
@@ -526,7 +526,7 @@ fn is_page(path: &RequestPath<'_>, request: &StaticRequest<'_>) -> bool {
     matches!(extension, None | Some("html" | "htm")) || wants_page()
 }
 
-/// What stands between the parts of an answer with several ranges. A content would have to contain
+/// What stands between the parts of a response with several ranges. A content would have to contain
 /// its own hash to be mistaken for it.
 fn boundary(entry: &FileEntry) -> String {
     entry.digest.to_string().chars().take(20).collect()

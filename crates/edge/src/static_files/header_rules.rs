@@ -66,7 +66,7 @@ impl HeaderRules {
     }
 
     fn new(mut rules: Vec<Rule>) -> Self {
-        // So that each that fits brings an answer nearer to its limit.
+        // So that each that fits brings a response nearer to its limit.
         rules.retain(|(_, headers)| !headers.is_empty());
         let index = PatternIndex::new(rules.iter().map(|(pattern, _)| pattern));
         Self { rules, index }
@@ -119,7 +119,7 @@ impl HeaderRules {
     /// that a rule names is replaced. How long an error may be kept stays ours to say: a year would
     /// outlive its cause.
     pub fn apply(&self, path: &str, is_error: bool, headers: &mut HeaderMap) {
-        // What our own answer varies by, it goes on to vary by.
+        // What our own response varies by, it goes on to vary by.
         let mut replaced = vec![&header::VARY];
         let (mut added, mut bytes) = (0, 0);
         let fitting = self.index.find(path).positions.into_iter();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// More ranges than this in one request are not worth the answer: it is sent whole.
+/// More ranges than this in one request are not worth the response: it is sent whole.
 const MAX_RANGES: usize = 200;
 
 /// What `Range` asks for.

@@ -30,7 +30,7 @@ pub(crate) struct Cacheable {
     pub(crate) flags: FileFlags,
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub enum Body {
     /// None.

@@ -374,21 +374,21 @@ mod tests {
 
     #[test]
     fn nobody_reads_half_of_two_notes() {
-        // Twice as many questions as there is room for, and two answers to each.
+        // Twice as many keys as there is room for, and two responses to each.
         let cache = ResponseCache::new(WAYS);
         let paths: Vec<String> = (0..2 * WAYS).map(|number| format!("/{number}")).collect();
         let keys: Vec<CacheKey> = paths
             .iter()
             .map(|path| cache.key(&request("a.localhost", path, None)).unwrap())
             .collect();
-        let answers = |number: u32| [file(number), file(number + 1000)];
+        let responses = |number: u32| [file(number), file(number + 1000)];
         std::thread::scope(|scope| {
             for which in 0..2 {
                 let (cache, keys) = (&cache, &keys);
                 scope.spawn(move || {
                     for _ in 0..20_000 {
                         for (number, key) in (0..).zip(keys) {
-                            cache.put(key, &answers(number)[which]);
+                            cache.put(key, &responses(number)[which]);
                         }
                     }
                 });
@@ -397,7 +397,7 @@ mod tests {
             for _ in 0..20_000 {
                 for (number, key) in (0..).zip(&keys) {
                     if let Some(it) = cache.get(key) {
-                        assert!(answers(number).contains(&it), "{number}: {it:?}");
+                        assert!(responses(number).contains(&it), "{number}: {it:?}");
                         found += 1;
                     }
                 }

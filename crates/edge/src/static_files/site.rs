@@ -85,7 +85,7 @@ impl FileEntry {
         self.variants[position]
     }
 
-    /// Whether there is any compressed variant, so that answers differ by `Accept-Encoding`.
+    /// Whether there is any compressed variant, so that responses differ by `Accept-Encoding`.
     pub fn has_variants(&self) -> bool {
         self.variants.iter().any(Option::is_some)
     }

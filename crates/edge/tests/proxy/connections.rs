@@ -2,6 +2,7 @@
 
 use crate::backend::{App, always, nowhere, ok};
 use crate::stage::{Stage, eventually};
+use estrade_listener::UpstreamBudget;
 use estrade_mock_upstream::{Action, MockUpstream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +72,55 @@ async fn no_more_connections_wait_than_may() {
     go.notify_waiters();
     assert_eq!(visitors.join_all().await, [200; 5]);
     assert!(app.wait_for_open(2).await);
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn connections_to_instances_have_a_limit_and_idle_ones_make_room() {
+    let stage = Stage::start_with(|setup| {
+        // Of which a project may have three while nobody else has any.
+        setup.edge.proxy.upstreams = UpstreamBudget::new(4, None);
+    })
+    .await;
+    let go = Arc::new(Notify::new());
+    let waits = Arc::clone(&go);
+    let app = MockUpstream::with_script(move |_, request| {
+        if request.head.contains(" /wait ") {
+            vec![Action::Wait(Arc::clone(&waits)), ok("x")]
+        } else {
+            vec![ok("x")]
+        }
+    })
+    .await;
+    let release = stage.serve(&[app.address]).await;
+    let mut visitors = JoinSet::new();
+    for _ in 0..3 {
+        let mut visitor = stage.visitor().await;
+        visitors.spawn(async move { visitor.get("/wait").await.status });
+    }
+    eventually("all are asked", || app.count() == 3).await;
+    let refused = stage.visitor().await.get("/").await;
+    assert_eq!(
+        (refused.status, refused.header("retry-after")),
+        (503, Some("5"))
+    );
+    let refused = stage.visitor().await.ask("POST", "/", &[], b"x").await;
+    assert_eq!(refused.unwrap().status, 503);
+    let upstreams = stage.edge.upstreams();
+    assert_eq!((upstreams.open(), upstreams.refused()), (3, 2));
+    go.notify_waiters();
+    assert_eq!(visitors.join_all().await, [200; 3]);
+    // Idle ones are not searched for again right after none was found.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // All are kept, and one of them makes room for a connection to the other instance.
+    let other = always(vec![ok("y")]).await;
+    stage.publish(release, &[app.address, other.address]);
+    let mut visitor = stage.visitor().await;
+    for _ in 0..6 {
+        assert_eq!(visitor.get("/").await.status, 200);
+    }
+    assert!(other.count() > 0);
+    assert_eq!((upstreams.open(), upstreams.refused()), (3, 2));
     stage.finish().await;
 }
 
@@ -193,6 +243,25 @@ async fn a_request_that_may_have_been_carried_out_is_not_repeated() {
         assert_eq!((app.count(), app.connections()), (2, 1), "{method} {body}");
         stage.finish().await;
     }
+}
+
+#[tokio::test]
+async fn a_request_that_got_an_interim_response_is_not_repeated() {
+    let stage = Stage::start().await;
+    let app = MockUpstream::new(|number| match number {
+        1 => vec![
+            estrade_mock_upstream::send("HTTP/1.1 103 Early Hints\r\n\r\n"),
+            Action::Close,
+        ],
+        _ => vec![ok("x")],
+    })
+    .await;
+    stage.serve(&[app.address]).await;
+    let mut visitor = stage.visitor().await;
+    assert_eq!(visitor.get("/").await.status, 200);
+    assert_eq!(visitor.get("/").await.status, 502);
+    assert_eq!((app.count(), app.connections()), (2, 1));
+    stage.finish().await;
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use std::fs;
-use std::sync::Arc;
 
 #[tokio::test]
 async fn every_request_is_in_the_access_log_and_in_the_numbers() {
@@ -84,9 +83,13 @@ async fn every_request_is_in_the_access_log_and_in_the_numbers() {
         ]
     );
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(EdgeMetrics(Arc::clone(stage.edge.routes()))));
+    registry.register_collector(Box::new(EdgeMetrics::new(&stage.edge)));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
+    assert!(
+        text.contains("estrade_edge_upstream_refused_total 0\n"),
+        "{text}"
+    );
     for (status, count) in [("2xx", 6), ("4xx", 2), ("5xx", 1)] {
         let line =
             format!("estrade_edge_requests_total{{project=\"app\",status=\"{status}\"}} {count}\n");

@@ -154,6 +154,40 @@ async fn silent_sockets_are_closed_and_there_is_an_end_to_their_number() {
 }
 
 #[tokio::test]
+async fn one_project_does_not_take_the_sockets_of_all() {
+    let stage = Stage::start_with(|setup| {
+        // A project may have three of them: a quarter is left to others.
+        setup.edge.proxy.max_tunnels = 4;
+        setup.edge.proxy.max_project_tunnels = 2;
+    })
+    .await;
+    let app = echo_tunnel().await;
+    stage.serve(&[app.address]).await;
+    let (mut one, two) = (upgraded(&stage).await, upgraded(&stage).await);
+    let _three = upgraded(&stage).await;
+    let mut fourth = stage.visitor().await;
+    let page = fourth.ask("GET", "/", ASK, b"").await.unwrap();
+    assert_eq!((page.status, page.header("retry-after")), (503, Some("5")));
+    echoes(&mut one, b"alive").await;
+    drop(two);
+    let mut tries = 0;
+    while stage
+        .visitor()
+        .await
+        .ask("GET", "/", ASK, b"")
+        .await
+        .unwrap()
+        .status
+        != 101
+    {
+        tries += 1;
+        assert!(tries < 200, "its place is never free");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stage.finish().await;
+}
+
+#[tokio::test]
 async fn an_upgrade_can_be_declined_and_some_are_not_passed_on() {
     let stage = Stage::start().await;
     let app = always(vec![ok("no")]).await;

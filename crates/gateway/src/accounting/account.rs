@@ -276,7 +276,7 @@ impl CallAccount {
         self.update_in_flight();
     }
 
-    /// The provider has the question, and gave no answer: it may have worked on it, so the prompt
+    /// The provider has the request, and gave no response: it may have worked on it, so the prompt
     /// is paid for.
     pub(crate) fn record_lost(&mut self) {
         let Some(price) = self.sent.take() else {
@@ -303,7 +303,7 @@ impl CallAccount {
         call.cost = sum(call.cost, self.owed);
     }
 
-    /// The first byte of the answer has come.
+    /// The first byte of the response has come.
     pub(crate) fn record_first_byte(&mut self, now: Instant) {
         self.first_byte = Some(now);
         if let Some(in_flight_guard) = &self.in_flight_guard {

@@ -172,7 +172,7 @@ impl InFlightGuard {
         TokenCounter(Some(Arc::clone(&self.progress)))
     }
 
-    /// The first byte of the answer has come.
+    /// The first byte of the response has come.
     pub(crate) fn record_first_byte(&self, now: Instant) {
         let waited = micros(now.saturating_duration_since(self.progress.started));
         self.progress

@@ -8,14 +8,14 @@ pub use estrade_model::auth::{
 
 /// Authenticates keys. Asked for every request, so that a key that was disabled stops at once.
 pub trait KeyAuthenticator: Send + Sync + 'static {
-    /// The answer when everything it needs is at hand; otherwise [`Self::look_up`] has to be asked.
+    /// The result when everything it needs is at hand; otherwise [`Self::look_up`] has to be asked.
     fn check(
         &self,
         token: &str,
         selector: WorkspaceSelector<'_>,
     ) -> Option<Result<AuthContext, AuthError>>;
 
-    /// The answer, from the database if need be.
+    /// The result, from the database if need be.
     fn look_up<'a>(
         &'a self,
         token: &'a str,

@@ -13,7 +13,7 @@ const DEFAULT_TOKENS: u64 = 4096;
 pub(crate) struct CostEstimate {
     /// The tokens of the prompt, as a guess.
     pub(crate) prompt: u64,
-    /// The most tokens of all its answers.
+    /// The most tokens of all its completions.
     pub(crate) completion: u64,
     /// The most that it may cost; only what is free costs nothing.
     pub(crate) max_cost: Amount,
@@ -49,7 +49,7 @@ impl CostEstimate {
     }
 }
 
-/// The most tokens that an answer may have.
+/// The most tokens that a completion may have.
 fn max_completion(operation: Operation, fields: &RequestFields, model: &Model) -> u64 {
     if operation == Operation::Embeddings {
         return 0;

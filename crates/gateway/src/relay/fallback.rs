@@ -58,10 +58,17 @@ impl AttemptError {
     fn is_transient(self) -> bool {
         match self {
             // After a timeout the provider may still be working: a retry would be billed twice.
-            Self::Failed(SendError::Timeout) | Self::Auth | Self::KeyLeaked => false,
+            Self::Failed(SendError::Timeout | SendError::TooManyConnections)
+            | Self::Auth
+            | Self::KeyLeaked => false,
             Self::Busy(_) | Self::Failed(_) => true,
             Self::Status(status, _) => matches!(status, 500 | 502 | 503 | 504),
         }
+    }
+
+    /// Whether it says anything about the provider.
+    fn is_of_provider(self) -> bool {
+        !matches!(self, Self::Failed(SendError::TooManyConnections))
     }
 
     fn retry_after(self) -> Option<Duration> {
@@ -78,6 +85,7 @@ impl AttemptError {
             Self::Failed(SendError::Timeout | SendError::ConnectTimeout) | Self::Status(504, _) => {
                 GatewayError::upstream_timeout()
             }
+            Self::Failed(SendError::TooManyConnections) => GatewayError::too_many_connections(),
             Self::KeyLeaked | Self::Failed(_) => GatewayError::upstream_error(None),
             Self::Status(status, _) => GatewayError::upstream_error(Some(status)),
         }
@@ -104,7 +112,9 @@ pub(crate) async fn call_with_fallback(
             }
             Err(error) => {
                 now = Instant::now();
-                target.report(permit.failed(now), &error);
+                if error.is_of_provider() {
+                    target.report(permit.failed(now), &error);
+                }
                 last = Some(error);
                 if account.is_unsettled() {
                     break;
@@ -214,7 +224,7 @@ async fn send(
     let mut connection = if let Some(connection) = waiting {
         connection
     } else {
-        let opened = Box::pin(upstream::open(upstream)).await?;
+        let opened = Box::pin(upstream::open(upstream, worker.gateway.upstreams())).await?;
         now = Instant::now();
         opened
     };
@@ -246,7 +256,7 @@ async fn send(
         drop(attempt);
         account.record_unbilled();
         account.record_attempt(&upstream.name);
-        connection = Box::pin(upstream::open(upstream)).await?;
+        connection = Box::pin(upstream::open(upstream, worker.gateway.upstreams())).await?;
         now = Instant::now();
         may_be_closed = false;
     }

@@ -32,7 +32,7 @@ use fallback::{UpstreamCall, call_with_fallback};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use outcome::{CompleteResponse, Outcome};
 use percent_encoding::percent_decode_str;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -53,13 +53,17 @@ impl Relay {
     pub(crate) fn new(gateway: Arc<Gateway>, in_flight: Arc<InFlightCalls>) -> Self {
         let pool = Pool::new(gateway.options.max_idle, gateway.options.idle_timeout);
         let active_responses = ActiveResponses::default();
-        Self(Arc::new(WorkerState {
+        let upstreams = gateway.options.upstreams.clone();
+        let worker = Arc::new(WorkerState {
             gateway,
             pool,
             active_responses,
             in_flight,
             readers: Readers::default(),
-        }))
+        });
+        let idle: Weak<WorkerState> = Arc::downgrade(&worker);
+        upstreams.register(idle);
+        Self(worker)
     }
 
     /// The gateway that it belongs to.

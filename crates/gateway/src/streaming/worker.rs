@@ -5,6 +5,8 @@ use crate::gateway::Gateway;
 use crate::streaming::active_responses::ActiveResponses;
 use crate::streaming::readers::Readers;
 use crate::upstream::Pool;
+use estrade_listener::IdleConnections;
+use estrade_model::ProjectId;
 use std::sync::Arc;
 
 /// What the calls of one thread share.
@@ -14,4 +16,11 @@ pub(crate) struct WorkerState {
     pub(crate) active_responses: ActiveResponses,
     pub(crate) in_flight: Arc<InFlightCalls>,
     pub(crate) readers: Readers,
+}
+
+impl IdleConnections for WorkerState {
+    /// Connections to providers are of no project.
+    fn evict(&self, _: Option<ProjectId>, count: usize) -> usize {
+        self.pool.evict(count, |_| true)
+    }
 }

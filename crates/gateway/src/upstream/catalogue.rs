@@ -191,7 +191,7 @@ impl Target {
         tokens: Tokens,
         estimated: bool,
     ) {
-        // An answer that came at once says nothing of how fast it was made: its time is the wait.
+        // A response that came at once says nothing of how fast it was made: its time is the wait.
         let made_in = if since < INSTANT {
             first_byte + since
         } else {
@@ -218,7 +218,7 @@ impl Target {
         }
     }
 
-    /// Who it is, as answers say it.
+    /// Who it is, as responses say it.
     pub(crate) fn provider(&self) -> (&Arc<str>, &HeaderValue) {
         (&self.upstream.name, &self.upstream.name_header)
     }

@@ -8,13 +8,14 @@ use crate::upstream::Upstream;
 use crate::upstream::stream::Stream;
 use estrade_http1::client;
 use estrade_http1::framing::FramingError;
+use estrade_listener::{UpstreamBudget, UpstreamSocket};
 use std::time::Duration;
 use tokio::time::timeout;
 
-pub(crate) type Connection = client::Connection<Stream>;
+pub(crate) type Connection = client::Connection<UpstreamSocket<Stream>>;
 
 /// Idle connections of one worker, by [`Upstream::number`].
-pub(crate) type Pool = client::Pool<Stream, ()>;
+pub(crate) type Pool = client::Pool<UpstreamSocket<Stream>, ()>;
 
 /// Keep-alive race: a reused connection that ends within one round trip of a request was closed before the request
 /// arrived, so the request is sent again. Later, the provider may have read it.
@@ -23,6 +24,8 @@ pub(crate) const STALE_CONNECTION_WINDOW: Duration = Duration::from_millis(300);
 /// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendError {
+    /// There are as many connections to providers as may be.
+    TooManyConnections,
     /// No address accepted a connection, or TLS failed.
     Connect,
     ConnectTimeout,
@@ -70,7 +73,12 @@ impl From<FramingError> for ResponseError {
 }
 
 /// Connects to a provider. The connection is in a box because it is handed on from attempt to response to pool.
-pub(crate) async fn open(upstream: &Upstream) -> Result<Box<Connection>, SendError> {
+pub(crate) async fn open(
+    upstream: &Upstream,
+    budget: &UpstreamBudget,
+) -> Result<Box<Connection>, SendError> {
+    let permit = budget.acquire(None);
+    let permit = permit.ok_or(SendError::TooManyConnections)?;
     let connecting = timeout(upstream.timeouts.connect, Stream::connect(upstream));
     match connecting.await {
         Err(_) => Err(SendError::ConnectTimeout),
@@ -78,6 +86,9 @@ pub(crate) async fn open(upstream: &Upstream) -> Result<Box<Connection>, SendErr
             tracing::debug!(provider = %upstream.name, %error, "cannot connect to a provider");
             Err(SendError::Connect)
         }
-        Ok(Ok(stream)) => Ok(Box::new(Connection::new(stream))),
+        Ok(Ok(stream)) => {
+            let socket = UpstreamSocket::new(stream, permit);
+            Ok(Box::new(Connection::new(socket)))
+        }
     }
 }

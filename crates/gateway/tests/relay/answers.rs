@@ -189,6 +189,25 @@ async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
 }
 
 #[tokio::test]
+async fn a_question_that_got_an_interim_answer_is_not_sent_again_unasked() {
+    let provider = MockUpstream::new(|number| match number {
+        1 => vec![send("HTTP/1.1 100 Continue\r\n\r\n"), Action::Close],
+        _ => json(200, &chat_answer(1, 1)),
+    })
+    .await;
+    let mut acme = provider_at("acme", provider.address);
+    acme.retries = 0;
+    let gateway = TestGateway::new(&[acme]).await;
+    for status in [200, 502] {
+        assert_eq!(gateway.caller().chat(&chat("")).await.status, status);
+    }
+    assert_eq!(provider.requests().len(), 2);
+    let (_, call) = &gateway.ledger.wait(2).await[1];
+    let prompt = chat("").len().div_ceil(4) as u64;
+    assert_eq!((call.tokens.prompt, call.attempts), (prompt, 1));
+}
+
+#[tokio::test]
 async fn answers_in_chunks_and_until_the_end_are_whole() {
     let provider = MockUpstream::new(|number| {
         let body = chat_answer(5, 6);

@@ -1,11 +1,15 @@
 //! Providers that fail: again, elsewhere, or not at all.
 
 use crate::support::{
-    SECRET, TIMEOUT, TestGateway, chat, chat_answer, error_code, provider_at, with_short_timeouts,
+    SECRET, TIMEOUT, TestGateway, chat, chat_answer, error_code, provider_at, until,
+    with_short_timeouts,
 };
+use estrade_listener::UpstreamBudget;
 use estrade_mock_upstream::{Action, MockUpstream, json, send};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 #[tokio::test]
 async fn a_passing_failure_is_repeated() {
@@ -288,6 +292,52 @@ async fn garbage_silence_and_absence_have_their_codes() {
         (502, "upstream_error")
     );
     assert_eq!(answer.header("x-estrade-attempts"), "2");
+}
+
+#[tokio::test]
+async fn connections_to_providers_have_a_limit_and_idle_ones_make_room() {
+    let go = Arc::new(Notify::new());
+    let waits = Arc::clone(&go);
+    let slow = MockUpstream::new(move |_| {
+        let mut acts = vec![Action::Wait(Arc::clone(&waits))];
+        acts.extend(json(200, &chat_answer(1, 1)));
+        acts
+    })
+    .await;
+    let acme = provider_at("acme", slow.address);
+    let gateway = TestGateway::with(&[acme], |options| {
+        options.upstreams = UpstreamBudget::new(1, None);
+    })
+    .await;
+    let body = chat("");
+    let caller = gateway.caller();
+    let refused = async {
+        until("it is asked", || slow.count() == 1).await;
+        let answer = gateway.caller().chat(&chat("")).await;
+        go.notify_waiters();
+        answer
+    };
+    let (first, refused) = tokio::join!(caller.chat(&body), refused);
+    assert_eq!(first.status, 200);
+    assert_eq!(
+        (refused.status.as_u16(), &*error_code(&refused.body)),
+        (503, "overloaded")
+    );
+    assert_eq!(refused.header("retry-after"), "1");
+    let upstreams = gateway.gateway.upstreams();
+    assert_eq!((upstreams.open(), upstreams.refused()), (1, 1));
+    let calls = gateway.ledger.wait(2).await;
+    assert_eq!(calls[0].1.cost.nanos(), 0, "nothing was sent");
+    // Idle ones are not searched for again right after none was found.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The connection that is kept makes room for one to another provider.
+    assert_eq!(gateway.relay.idle_connections(), 1);
+    let other = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let other = [provider_at("other", other.address)];
+    gateway.gateway.set_providers(&other, true).unwrap();
+    assert_eq!(gateway.caller().chat(&chat("")).await.status, 200);
+    assert_eq!((upstreams.open(), upstreams.refused()), (1, 1));
+    assert!(slow.wait_for_open(0).await);
 }
 
 #[tokio::test]

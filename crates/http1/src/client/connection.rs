@@ -45,13 +45,12 @@ pub struct Connection<S> {
     idle_since: Instant,
 }
 
-impl Connection<TcpStream> {
-    pub async fn open(address: SocketAddr, connect_timeout: Duration) -> io::Result<Self> {
-        let connecting = timeout(connect_timeout, TcpStream::connect(address)).await;
-        let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-        stream.set_nodelay(true)?;
-        Ok(Self::new(stream))
-    }
+/// Opens a socket for a [`Connection`].
+pub async fn connect(address: SocketAddr, connect_timeout: Duration) -> io::Result<TcpStream> {
+    let connecting = timeout(connect_timeout, TcpStream::connect(address)).await;
+    let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -231,6 +230,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// again.
     pub fn is_timer_set(&self, now: Instant, due: Instant) -> bool {
         now < self.deadline && self.deadline <= due
+    }
+
+    pub(super) fn stream(&self) -> &S {
+        &self.stream
     }
 
     /// After a switch of protocols: the stream, and what was read of the new protocol.

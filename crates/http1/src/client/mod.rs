@@ -12,7 +12,7 @@ mod request;
 mod response_head;
 mod tls;
 
-pub use connection::Connection;
+pub use connection::{Connection, connect};
 pub use pool::Pool;
 pub use request::{Request, RequestFraming, SendError, SendRequest};
 pub use response_head::{

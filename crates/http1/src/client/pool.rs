@@ -14,7 +14,8 @@ use tokio::time::Instant;
 /// Holds only connections that may be reused, at most `max_idle` per target. `T` is what the user needs to decide
 /// whether a target still exists.
 pub struct Pool<S, T> {
-    /// Never contended: the requests of one worker run one after the other.
+    /// Hardly ever contended: the requests of one worker run one after the other, and only [`evict`](Self::evict) is
+    /// called by others.
     idle: Mutex<HashMap<u64, Idle<S, T>>>,
     max_idle: usize,
     idle_timeout: Duration,
@@ -89,6 +90,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin, T> Pool<S, T> {
             });
             !idle.connections.is_empty() && keep(*id, &idle.target)
         });
+    }
+
+    /// Closes at most `count` connections, those of a target in the order in which they became idle. `chosen` is asked for
+    /// one stream of each target. Returns how many.
+    pub fn evict(&self, count: usize, chosen: impl Fn(&S) -> bool) -> usize {
+        let mut evicted = 0;
+        for Idle { connections, .. } in self.idle().values_mut() {
+            if evicted == count {
+                break;
+            }
+            let first = connections.first();
+            if first.is_some_and(|connection| chosen(connection.stream())) {
+                let goes = connections.len().min(count - evicted);
+                drop(connections.drain(..goes));
+                evicted += goes;
+            }
+        }
+        evicted
     }
 
     pub fn is_empty(&self) -> bool {
@@ -182,6 +201,27 @@ mod tests {
             pool.put(1, connection, now, || ());
             assert_eq!(pool.len(), 0);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_are_evicted_and_the_longest_idle_first() {
+        let pool = Pool::new(8, TIMEOUT);
+        let now = Instant::now();
+        let mut peers = Vec::new();
+        for target in [1, 1, 1] {
+            let (connection, peer) = used(OK).await;
+            pool.put(target, connection, now, || target);
+            peers.push(peer);
+        }
+        assert_eq!(pool.evict(2, |_| false), 0);
+        assert_eq!(pool.evict(2, |_| true), 2);
+        assert_eq!(pool.len(), 1);
+        for peer in &mut peers[..2] {
+            assert_eq!(peer.read(&mut [0; 1]).await.unwrap(), 0, "it is open");
+        }
+        assert!(pool.take(1, Duration::MAX, now).is_some());
+        assert_eq!(pool.evict(2, |_| true), 0);
+        assert_eq!(pool.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

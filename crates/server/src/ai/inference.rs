@@ -22,7 +22,9 @@ use estrade_gateway::{
 };
 use estrade_http1::server::Outcome;
 use estrade_listener::peer::{PeerAddr, SocketPeer};
-use estrade_listener::{ConnectionHandle, FastPath, ListenerOptions, Port, WorkerContext};
+use estrade_listener::{
+    ConnectionHandle, FastPath, ListenerOptions, Port, UpstreamBudget, WorkerContext,
+};
 use estrade_model::Timestamp;
 use estrade_model::call::{BudgetReservation, Call, Operation};
 use estrade_model::error::error_chain;
@@ -67,6 +69,7 @@ pub(crate) fn open(
     keys: &Arc<KeyCheck>,
     ledger: &Arc<Ledger>,
     options: &InferenceOptions,
+    upstreams: UpstreamBudget,
 ) -> io::Result<(Arc<Gateway>, Option<Exporter>)> {
     let runtime = Handle::current();
     let authenticator = ServiceAuthenticator {
@@ -80,6 +83,7 @@ pub(crate) fn open(
     let clock = Arc::clone(core);
     let mut gateway = Options::new(Arc::new(move || clock.now()));
     gateway.max_body = options.max_body.unwrap_or(gateway.max_body);
+    gateway.upstreams = upstreams;
     let exporter = match &options.traces {
         None => None,
         Some(options) => {

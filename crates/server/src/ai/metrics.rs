@@ -2,6 +2,7 @@
 
 use estrade_gateway::Gateway;
 use estrade_gateway::metrics::{BOUNDS_MS, Snapshot};
+use estrade_listener::UpstreamBudget;
 use estrade_service::ai::usage::Ledger;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -33,8 +34,26 @@ impl Collector for GatewayMetrics {
         encode_calls(&all, &mut encoder)?;
         encode_tokens(&all, &mut encoder)?;
         encode_attempts(&all, &mut encoder)?;
+        encode_connections(self.0.upstreams(), &mut encoder)?;
         encode_durations(&all, &mut encoder)
     }
+}
+
+fn encode_connections(
+    upstreams: &UpstreamBudget,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let name = "estrade_gen_ai_provider_connections";
+    let help = "Open connections to providers, idle ones included";
+    let open = i64::try_from(upstreams.open()).unwrap_or(i64::MAX);
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Gauge)?
+        .encode_gauge(&open)?;
+    let name = "estrade_gen_ai_provider_connections_refused";
+    let help = "Connections to providers that were not opened because too many are open";
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, _, u64>(&upstreams.refused(), None)
 }
 
 /// Collector of the ledger's metrics, read at each scrape.
