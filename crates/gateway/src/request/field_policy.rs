@@ -90,9 +90,12 @@ pub(crate) const RESTRICTED: [&str; 72] = [
 /// Kinds of tools that the client runs itself: they cost nothing but their tokens.
 pub(crate) const CLIENT_TOOLS: [&str; 2] = ["function", "custom"];
 
-/// What describes a tool that the client runs. Some servers take a tool without a `type` for the one that
-/// another member names (`{"google_search":{}}`).
-pub(crate) const TOOL_DEFINITION: [&str; 8] = [
+/// Fields that list tools. `functions` is what `tools` was before, and some servers read both alike.
+pub(crate) const TOOL_FIELDS: [&str; 2] = ["tools", "functions"];
+
+/// What describes a tool that the client runs. Some servers take a tool for the one that another member names, whatever
+/// its `type` (`{"type":"function","google_search":{}}`).
+pub(crate) const TOOL_DEFINITION: [&str; 13] = [
     "function",
     "custom",
     "name",
@@ -101,7 +104,38 @@ pub(crate) const TOOL_DEFINITION: [&str; 8] = [
     "input_schema",
     "strict",
     "cache_control",
+    "title",
+    "format",
+    "required",
+    "returns",
+    "annotations",
 ];
+
+/// Members by which some server knows a tool that it runs. They count beside any `type`, which that server may not read.
+pub(crate) const SERVER_TOOL_MEMBERS: [&str; 18] = [
+    "google_search",
+    "googleSearch",
+    "google_search_retrieval",
+    "googleSearchRetrieval",
+    "enterprise_web_search",
+    "google_maps",
+    "googleMaps",
+    "url_context",
+    "urlContext",
+    "code_execution",
+    "codeExecution",
+    "code_interpreter",
+    "computer_use",
+    "computerUse",
+    "file_search",
+    "retrieval",
+    "web_search",
+    "mcp",
+];
+
+/// Names of functions that some servers take for tools that they run. Only these spellings: `google_search` or
+/// `web_search` is what many clients call a function of their own.
+pub(crate) const SERVER_FUNCTIONS: [&str; 3] = ["googleSearch", "codeExecution", "urlContext"];
 
 /// Fields of `OpenAI`'s API that pass to a provider with `strict_fields`, besides those that are looked at.
 pub(crate) const STANDARD: [&str; 35] = [
@@ -194,10 +228,22 @@ pub(crate) struct GuardedFields {
 /// A tool that the provider runs, and may charge for.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServerTool {
-    /// The first entry of `tools` that is of this kind.
+    /// The field that lists it: one of [`TOOL_FIELDS`].
+    pub(crate) field: &'static str,
+    /// The first entry there that is of this kind.
     pub(crate) index: usize,
-    /// Its `type`.
+    /// Its `type`, a member that is not of a function's definition, or one of [`SERVER_FUNCTIONS`].
     pub(crate) kind: String,
+    pub(crate) named_by: ToolNamedBy,
+}
+
+/// What says of which kind a tool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolNamedBy {
+    /// The value of a member.
+    Value(&'static str),
+    /// A member of that name.
+    Member,
 }
 
 impl GuardedFields {
@@ -209,10 +255,21 @@ impl GuardedFields {
         }
     }
 
-    pub(crate) fn add_tool(&mut self, index: usize, kind: &str) {
+    pub(crate) fn add_tool(
+        &mut self,
+        field: &'static str,
+        index: usize,
+        kind: &str,
+        named_by: ToolNamedBy,
+    ) {
         let kind: String = kind.chars().take(MAX_SHOWN).collect();
         if self.tools.len() < MAX_EXTRA && self.tools.iter().all(|tool| tool.kind != kind) {
-            self.tools.push(ServerTool { index, kind });
+            self.tools.push(ServerTool {
+                field,
+                index,
+                kind,
+                named_by,
+            });
         }
     }
 }
@@ -258,8 +315,12 @@ impl FieldPolicy {
             return Some(RefusedField::named(field));
         }
         if let Some(tool) = guarded.tools.iter().find(|tool| !self.passes_tool(tool)) {
+            let member = match tool.named_by {
+                ToolNamedBy::Value(member) => member,
+                ToolNamedBy::Member => &tool.kind,
+            };
             return Some(RefusedField {
-                param: format!("tools[{}].type", tool.index),
+                param: format!("{}[{}].{member}", tool.field, tool.index),
                 pass_field: format!("tools.{}", tool.kind),
             });
         }
@@ -339,8 +400,9 @@ mod tests {
             (r#"{"Type":"computer_use"}"#, "computer_use"),
             (r#"{"t\u0079pe":"web\u005fsearch"}"#, "web_search"),
             (r#"{"type":"Function"}"#, "Function"),
-            (r#"{"google_search":{}}"#, "google_search"),
-            (r#"{"name":"a","googleSearch":{}}"#, "googleSearch"),
+            (r#"{"type":["web_search"]}"#, "type"),
+            (r#""web_search""#, "web_search"),
+            (r#"[{"type":"web_search"}]"#, "not_an_object"),
         ] {
             for field in ["tools", "Tools"] {
                 let said = format!(r#","{field}":[{function},{tool}]"#);
@@ -351,19 +413,161 @@ mod tests {
                 assert_eq!(refused(&other, &said).unwrap(), "tools[1].type", "{said}");
             }
         }
+        for (tool, kind) in [
+            (r#"{"google_search":{}}"#, "google_search"),
+            (r#"{"name":"a","googleSearch":{}}"#, "googleSearch"),
+            (r#"{"type":"function","googleSearch":{}}"#, "googleSearch"),
+            // Some servers go by its mere presence.
+            (r#"{"type":"function","googleSearch":null}"#, "googleSearch"),
+            (
+                r#"{"type":"custom","custom":{"name":"b"},"code_execution":{}}"#,
+                "code_execution",
+            ),
+            (r#"{"type":"function","Function":{"name":"a"}}"#, "Function"),
+            (r#"{"type":"function","my_own":false}"#, "my_own"),
+        ] {
+            let said = format!(r#","tools":[{function},{tool}]"#);
+            let named = format!("tools[1].{kind}");
+            assert_eq!(refused(&usual, &said), Some(named), "{said}");
+            let passed = format!("tools.{kind}");
+            assert_eq!(refused(&rules(&[&passed], false), &said), None, "{said}");
+        }
         for fine in [
             "[]",
             "null",
             &format!("[{function}]"),
             r#"[{"type":"custom","custom":{"name":"b"}}]"#,
             r#"[{"function":{"name":"a"}},{"name":"a","input_schema":{"type":"object"}}]"#,
-            r#"[{"type":null,"function":{}},{},7,"web_search"]"#,
+            r#"[{"type":null,"function":{}},{},null]"#,
+            r#"[{"type":"function","function":{"name":"a"},"my_own":null,"title":"A"}]"#,
+            r#"[{"type":"custom","name":"a","format":{"type":"text"},"annotations":{}}]"#,
+            r#"[{"name":"a","parameters":{},"required":["b"],"returns":{}}]"#,
         ] {
             let said = format!(r#","tools":{fine}"#);
             assert_eq!(refused(&usual, &said), None, "{said}");
         }
         let elsewhere = r#","metadata":{"tools":[{"type":"web_search"}]}"#;
         assert_eq!(refused(&usual, elsewhere), None);
+    }
+
+    #[test]
+    fn tools_are_looked_at_wherever_and_however_they_are_listed() {
+        let usual = rules(&[], false);
+        for (said, param) in [
+            (
+                r#","functions":[{"name":"a"},{"googleSearch":{}}]"#,
+                "functions[1].googleSearch",
+            ),
+            (
+                r#","functions":[{"name":"a"},{"type":"web_search"}]"#,
+                "functions[1].type",
+            ),
+            (
+                r#","Functions":[{"name":"a"},{"name":"b","web_search":{}}]"#,
+                "functions[1].web_search",
+            ),
+            (r#","tools":{"googleSearch":{}}"#, "tools[0].googleSearch"),
+            (r#","tools":"web_search""#, "tools[0].type"),
+        ] {
+            assert_eq!(refused(&usual, said).unwrap(), param, "{said}");
+        }
+        let legacy =
+            r#","functions":[{"name":"a","description":"b","parameters":{"type":"object"}}]"#;
+        assert_eq!(refused(&usual, legacy), None);
+    }
+
+    #[test]
+    fn functions_that_servers_run_are_known_by_their_names() {
+        let usual = rules(&[], false);
+        for (tool, member) in [
+            (
+                r#"{"type":"function","function":{"name":"NAME"}}"#,
+                "function.name",
+            ),
+            (
+                r#"{"function":{"strict":true,"Name":"NAME"}}"#,
+                "function.name",
+            ),
+            (
+                r#"{"type":"function","function":{"name":"a","name":"NAME"}}"#,
+                "function.name",
+            ),
+            (
+                r#"{"type":"custom","custom":{"n\u0061me":"NAME"}}"#,
+                "custom.name",
+            ),
+            (r#"{"type":"function","name":"NAME"}"#, "name"),
+        ] {
+            for name in SERVER_FUNCTIONS {
+                let said = format!(r#","tools":[{}]"#, tool.replace("NAME", name));
+                let named = format!("tools[0].{member}");
+                assert_eq!(refused(&usual, &said), Some(named), "{said}");
+                let passed = format!("tools.{name}");
+                assert_eq!(refused(&rules(&[&passed], false), &said), None, "{said}");
+            }
+            for name in [
+                "google_search",
+                "web_search",
+                "googlesearch",
+                "googleSearch2",
+            ] {
+                let said = format!(r#","tools":[{}]"#, tool.replace("NAME", name));
+                assert_eq!(refused(&usual, &said), None, "{said}");
+            }
+        }
+        let legacy = r#","functions":[{"name":"a"},{"name":"googleSe\u0061rch"}]"#;
+        assert_eq!(refused(&usual, legacy).unwrap(), "functions[1].name");
+        let parameter = r#"{"name":"a","parameters":{"name":"googleSearch","function":{"name":"googleSearch"}}}"#;
+        let said = format!(r#","tools":[{{"type":"function","function":{parameter}}}]"#);
+        assert_eq!(refused(&usual, &said), None, "only its own name");
+        let some = rules(&["tools.web_search", "tools.googleSearch"], false);
+        let two = r#","tools":[{"function":{"name":"googleSearch","name":"urlContext"}}]"#;
+        assert_eq!(refused(&some, two).unwrap(), "tools[0].function.name");
+        let option = r#","tools":[{"type":"web_search","Function":{"name":"urlContext"}}]"#;
+        assert_eq!(refused(&some, option).unwrap(), "tools[0].function.name");
+    }
+
+    #[test]
+    fn to_let_one_tool_through_is_not_to_let_another_through() {
+        let some = rules(&["tools.web_search", "tools.google_search"], false);
+        for (tool, is_fine) in [
+            (r#"{"type":"web_search","max_uses":5}"#, true),
+            (r#"{"google_search":{}}"#, true),
+            (r#"{"type":"function","google_search":{}}"#, true),
+            (r#"{"google_search":{},"code_execution":{}}"#, false),
+            (
+                r#"{"type":"function","google_search":{},"code_execution":{}}"#,
+                false,
+            ),
+            (
+                r#"{"type":"web_search","type":"function","code_execution":{}}"#,
+                false,
+            ),
+            (
+                r#"{"type":"web_search","web_search":{"enable":true}}"#,
+                true,
+            ),
+            (r#"{"type":"web_search","code_execution":{}}"#, false),
+            (r#"{"type":"web_search","Code_Execution":{}}"#, false),
+            (r#"{"type":"web_search","code_execution":null}"#, false),
+            (r#"{"type":"web_search","type":null,"other":{}}"#, false),
+            (
+                r#"{"type":"web_search","Type":"web_search","other":{}}"#,
+                false,
+            ),
+        ] {
+            let said = format!(r#","tools":[{tool}]"#);
+            assert_eq!(refused(&some, &said).is_none(), is_fine, "{said}");
+        }
+        // Also behind more options than are recorded.
+        let options: Vec<_> = (0..2 * MAX_EXTRA)
+            .map(|at| format!(r#""o{at}":1"#))
+            .collect();
+        let options = options.join(",");
+        for (member, is_fine) in [("code_execution", false), ("other", true)] {
+            let said = format!(r#","tools":[{{"type":"web_search",{options},"{member}":{{}}}}]"#);
+            assert_eq!(refused(&some, &said).is_none(), is_fine, "{member}");
+        }
     }
 
     /// A request with more names than anybody can let through is refused without keeping them all.
@@ -395,7 +599,12 @@ mod tests {
     fn a_strict_provider_gets_what_is_standard_and_what_is_let_through() {
         let strict = rules(&["top_k"], true);
         for field in STANDARD {
-            let said = format!(r#","{field}":"x""#).replace(r#","messages":"x""#, "");
+            let value = if TOOL_FIELDS.contains(&field) {
+                "[]"
+            } else {
+                r#""x""#
+            };
+            let said = format!(r#","{field}":{value}"#).replace(r#","messages":"x""#, "");
             assert_eq!(refused(&strict, &said), None, "{field}");
         }
         assert_eq!(refused(&strict, r#","top_k":4,"seed":1,"n":2"#), None);
@@ -411,6 +620,11 @@ mod tests {
         let (refused, strict) = section.split_once("strict_fields = true").unwrap();
         for field in RESTRICTED {
             assert!(refused.contains(&format!("`{field}`")), "{field}");
+        }
+        let words = SERVER_TOOL_MEMBERS.iter().chain(&TOOL_DEFINITION);
+        for word in words.chain(&SERVER_FUNCTIONS) {
+            assert!(word.len() <= MAX_WORD, "{word}");
+            assert!(refused.contains(&format!("`{word}`")), "{word}");
         }
         for field in STANDARD {
             assert!(strict.contains(&format!("`{field}`")), "{field}");

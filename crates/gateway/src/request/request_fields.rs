@@ -1,7 +1,8 @@
 //! What the relay has to know of a request's body, and the few places where it changes it.
 
 use crate::request::field_policy::{
-    CLIENT_TOOLS, FieldSet, GuardedFields, STANDARD, TOOL_DEFINITION,
+    CLIENT_TOOLS, FieldSet, GuardedFields, SERVER_FUNCTIONS, SERVER_TOOL_MEMBERS, STANDARD,
+    TOOL_DEFINITION, TOOL_FIELDS, ToolNamedBy,
 };
 use crate::request::json::{JsonError, JsonString, Scanner, ValueKind};
 use bytes::Bytes;
@@ -13,20 +14,20 @@ pub(crate) struct RequestFields {
     pub(crate) model: String,
     /// Where the name stands, with its quotes.
     model_span: Range<usize>,
-    /// Whether the answer shall be a stream.
+    /// Whether the response shall be a stream.
     pub(crate) stream: bool,
     /// Whether the caller wants to see the usage of a stream.
     pub(crate) include_usage: bool,
     usage_edit: Option<(Range<usize>, &'static [u8])>,
-    /// The most tokens per answer, if there is such a limit.
+    /// The most tokens per completion, if there is such a limit.
     pub(crate) max_tokens: Option<u64>,
     /// How many images, sounds and files it may have.
     pub(crate) media: u64,
-    /// How many answers are generated.
+    /// How many completions are generated.
     pub(crate) n: u64,
     /// Fields that not every provider may be sent. In a box: most requests have none.
     pub(crate) guarded: Option<Box<GuardedFields>>,
-    /// Whether the same request gives the same answer.
+    /// Whether the same request gives the same response.
     pub(crate) deterministic: bool,
 }
 
@@ -64,6 +65,8 @@ const FIELDS: [&str; 10] = [
 /// Fields that only describe: a tool may well have a parameter that is called `file`.
 const DESCRIPTIONS: [&str; 3] = ["tools", "functions", "response_format"];
 
+/// What counts as the kind of a tool that is a number, a truth value or a list.
+const NOT_AN_OBJECT: &str = "not_an_object";
 /// More than any limit.
 const UNLIMITED: u64 = u64::MAX;
 const OTHER_CASE: &str = "must be written exactly so: some servers do not mind the case";
@@ -93,9 +96,8 @@ pub(crate) fn parse_request_fields(
             }
             let media = scanner.media;
             fields.other_field(scanner, name, strict)?;
-            let is_tools = scanner.find_ignoring_case(name, &["tools"]).is_some();
-            if is_tools && scanner.kind()? == ValueKind::Array {
-                fields.tools(scanner)?;
+            if let Some(field) = scanner.find_ignoring_case(name, &TOOL_FIELDS) {
+                fields.tools(scanner, field)?;
             } else {
                 scanner.skip()?;
             }
@@ -145,45 +147,91 @@ impl RequestFields {
     }
 
     /// Takes note of the tools that the provider runs.
-    fn tools(&mut self, scanner: &mut Scanner<'_>) -> Result<(), RequestError> {
-        scanner.array(|scanner, index| {
-            if scanner.kind()? == ValueKind::Object {
-                self.tool(scanner, index)
-            } else {
-                scanner.skip()?;
-                Ok(())
-            }
-        })
+    fn tools(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        field: &'static str,
+    ) -> Result<(), RequestError> {
+        if scanner.kind()? == ValueKind::Array {
+            scanner.array(|scanner, index| self.tool(scanner, field, index))
+        } else {
+            // Some servers take one tool for a list of one.
+            self.tool(scanner, field, 0)
+        }
     }
 
-    fn tool(&mut self, scanner: &mut Scanner<'_>, index: usize) -> Result<(), RequestError> {
-        let (mut is_typed, mut unknown) = (false, None);
-        scanner.object(|scanner, name| {
-            let is_type = scanner.find_ignoring_case(name, &["type"]).is_some();
-            if is_type && scanner.kind()? == ValueKind::String {
-                is_typed = true;
-                let kind = scanner.string()?;
-                // Of two types a server may believe either.
-                if !CLIENT_TOOLS.iter().any(|tool| scanner.equals(&kind, tool)) {
-                    let guarded = self.guarded.get_or_insert_default();
-                    guarded.add_tool(index, &scanner.value(&kind));
-                }
-                return Ok::<_, RequestError>(());
+    /// Allow list: a tool that the client runs has no type or one of [`CLIENT_TOOLS`], and no member with a value besides
+    /// [`TOOL_DEFINITION`]. Everything else may be a tool that the provider runs: some servers go by the `type`, others
+    /// by whichever member they know.
+    fn tool(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        field: &'static str,
+        index: usize,
+    ) -> Result<(), RequestError> {
+        let mut add = |kind: &str, named_by| {
+            let guarded = self.guarded.get_or_insert_default();
+            guarded.add_tool(field, index, kind, named_by);
+        };
+        let by_type = ToolNamedBy::Value("type");
+        match scanner.kind()? {
+            ValueKind::Object => {}
+            ValueKind::Null => {
+                scanner.skip()?;
+                return Ok(());
             }
-            let is_known = || {
-                TOOL_DEFINITION
+            ValueKind::String => {
+                let kind = scanner.string()?;
+                add(&scanner.value(&kind), by_type);
+                return Ok(());
+            }
+            _ => {
+                scanner.skip()?;
+                add(NOT_AN_OBJECT, by_type);
+                return Ok(());
+            }
+        }
+        let (mut types, mut server_types) = (0_u32, 0_u32);
+        let mut unknown = GuardedFields::default();
+        scanner.object(|scanner, name| {
+            if scanner.find_ignoring_case(name, &["type"]).is_some() {
+                types += 1;
+                match scanner.kind()? {
+                    // Of two types a server may believe either.
+                    ValueKind::String => {
+                        let kind = scanner.string()?;
+                        if !CLIENT_TOOLS.iter().any(|tool| scanner.equals(&kind, tool)) {
+                            server_types += 1;
+                            add(&scanner.value(&kind), by_type);
+                        }
+                        return Ok::<_, RequestError>(());
+                    }
+                    ValueKind::Null => {}
+                    _ => add("type", by_type),
+                }
+            } else if scanner
+                .find_ignoring_case(name, &SERVER_TOOL_MEMBERS)
+                .is_some()
+            {
+                // Also without a value: some servers go by its presence.
+                add(&scanner.value(name), ToolNamedBy::Member);
+            } else if scanner.kind()? != ValueKind::Null
+                && !TOOL_DEFINITION
                     .iter()
                     .any(|word| scanner.equals(name, word))
-            };
-            if unknown.is_none() && !is_type && !is_known() {
-                unknown = Some(name.clone());
+            {
+                unknown.add_tool(field, index, &scanner.value(name), ToolNamedBy::Member);
             }
-            scanner.skip()?;
-            Ok(())
+            server_functions(scanner, name, |function, member| {
+                add(function, ToolNamedBy::Value(member));
+            })
         })?;
-        if let (false, Some(name)) = (is_typed, unknown) {
-            let guarded = self.guarded.get_or_insert_default();
-            guarded.add_tool(index, &scanner.value(&name));
+        // The members of a tool that only has the type of one that the provider runs are its options. Of two types a
+        // server may believe the other, or none.
+        if (types, server_types) != (1, 1) {
+            for tool in &unknown.tools {
+                add(&tool.kind, tool.named_by);
+            }
         }
         Ok(())
     }
@@ -311,6 +359,45 @@ impl RequestFields {
     pub(crate) fn around_model<'b>(&self, body: &'b [u8]) -> (&'b [u8], &'b [u8]) {
         (&body[..self.model_span.start], &body[self.model_span.end..])
     }
+}
+
+/// Reads a member of a tool. `found` gets each function in it that some servers run, and where its name stands: of two
+/// names a server may believe either.
+fn server_functions(
+    scanner: &mut Scanner<'_>,
+    member: &JsonString,
+    mut found: impl FnMut(&'static str, &'static str),
+) -> Result<(), RequestError> {
+    let member = scanner.find_ignoring_case(member, &["name", "function", "custom"]);
+    let place = match (member, scanner.kind()?) {
+        (Some("name"), ValueKind::String) => {
+            if let Some(function) = server_function_name(scanner)? {
+                found(function, "name");
+            }
+            return Ok(());
+        }
+        (Some("function"), ValueKind::Object) => "function.name",
+        (Some("custom"), ValueKind::Object) => "custom.name",
+        _ => {
+            scanner.skip()?;
+            return Ok(());
+        }
+    };
+    scanner.object(|scanner, name| {
+        let is_name = scanner.find_ignoring_case(name, &["name"]).is_some();
+        if !is_name || scanner.kind()? != ValueKind::String {
+            scanner.skip()?;
+        } else if let Some(function) = server_function_name(scanner)? {
+            found(function, place);
+        }
+        Ok(())
+    })
+}
+
+fn server_function_name(scanner: &mut Scanner<'_>) -> Result<Option<&'static str>, RequestError> {
+    let name = scanner.string()?;
+    let is_said = |function: &&&str| scanner.equals(&name, function);
+    Ok(SERVER_FUNCTIONS.iter().find(is_said).copied())
 }
 
 fn count(field: &'static str, number: f64) -> Result<u64, RequestError> {
