@@ -27,6 +27,10 @@ pub enum ApiError {
     TooManyBodies,
     /// All clients together have.
     BodiesFull,
+    /// The account has as many streams open as it may.
+    TooManyStreams,
+    /// All accounts together have.
+    StreamsFull,
     /// The handler took too long.
     Timeout,
     /// The handler panicked; the panic is already in the log.
@@ -81,9 +85,11 @@ impl ApiError {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::BodiesFull | Self::Timeout => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BodiesFull | Self::StreamsFull | Self::Timeout => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panic => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::TooManyBodies | Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyBodies | Self::TooManyStreams | Self::RateLimited(_) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
         }
     }
 
@@ -96,6 +102,8 @@ impl ApiError {
             Self::BodyTimeout => "request_timeout",
             Self::TooManyBodies => "too_many_uploads",
             Self::BodiesFull => "uploads_full",
+            Self::TooManyStreams => "too_many_streams",
+            Self::StreamsFull => "streams_full",
             Self::Timeout => "timeout",
             Self::Panic => "internal",
             Self::RateLimited(_) => "rate_limited",
@@ -115,6 +123,10 @@ impl ApiError {
                 "this account has too many requests with a body on their way; wait until some have ended".into()
             }
             Self::BodiesFull => "the server receives too many bodies at once; repeat in a moment".into(),
+            Self::TooManyStreams => {
+                "this account has too many streams of events or logs open; close some".into()
+            }
+            Self::StreamsFull => "the server has too many streams open; repeat in a moment".into(),
             Self::Timeout => "this took too long and was given up; repeat in a moment".into(),
             Self::Panic => "something went wrong on our side; the log has the details under this request id".into(),
             Self::RateLimited(limit) => Error::RateLimited(limit.retry_after).to_string().into(),
@@ -172,6 +184,8 @@ impl ApiError {
             Self::Service(Error::Unavailable(_) | Error::IdempotencyInProgress)
             | Self::TooManyBodies
             | Self::BodiesFull
+            | Self::TooManyStreams
+            | Self::StreamsFull
             | Self::Timeout => Some(Duration::from_secs(1)),
             _ => None,
         }

@@ -5,6 +5,7 @@ use crate::provider_sync::ProviderSync;
 use crate::rate::RateLimits;
 use crate::shell_slots::ShellSlots;
 use crate::spool::SpoolRoom;
+use crate::stream_limit::StreamLimit;
 use estrade_gateway::{Gateway, Relay};
 use estrade_service::ai::usage::Ledger;
 use estrade_service::{Core, Services};
@@ -43,6 +44,8 @@ pub struct App {
     pub providers: Arc<ProviderSync>,
     /// Shells that are open on this node.
     pub shells: Arc<ShellSlots>,
+    /// Streams of events and log lines that are open on this node.
+    pub streams: StreamLimit,
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Requests per second of all credentials of an account.

@@ -1,5 +1,6 @@
 //! Streams of things that happen, as server-sent events that can be resumed.
 
+use crate::api_error::ApiError;
 use crate::app::AppState;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -34,10 +35,15 @@ pub fn last_seen<T: FromStr>(headers: &HeaderMap, what: &str) -> Result<Option<T
 }
 
 /// Responds with the events of a follower. The stream ends when they end, the caller loses access, or the
-/// server shuts down; the client then reconnects.
-pub fn respond(app: AppState, caller: Caller, follower: impl Follower) -> Response {
-    let start = (app, caller, follower);
-    let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
+/// server shuts down; the client then reconnects. An error when the account has too many of them open.
+pub fn respond(
+    app: AppState,
+    caller: Caller,
+    follower: impl Follower,
+) -> std::result::Result<Response, ApiError> {
+    let permit = app.streams.acquire(caller.account)?;
+    let start = (app, caller, follower, permit);
+    let batches = stream::unfold(start, |(app, caller, mut follower, permit)| async move {
         let batch = tokio::select! {
             batch = follower.next() => batch,
             () = app.services.credential_ended(&app.core.db, &caller) => return None,
@@ -45,10 +51,10 @@ pub fn respond(app: AppState, caller: Caller, follower: impl Follower) -> Respon
         };
         app.services.check_again(&caller).await.ok()?;
         let events = batch.ok()?.into_iter().map(Ok::<_, Infallible>);
-        Some((stream::iter(events), (app, caller, follower)))
+        Some((stream::iter(events), (app, caller, follower, permit)))
     });
     let alive = KeepAlive::new().interval(KEEP_ALIVE_INTERVAL);
-    Sse::new(batches.flatten())
+    Ok(Sse::new(batches.flatten())
         .keep_alive(alive)
-        .into_response()
+        .into_response())
 }

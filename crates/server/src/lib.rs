@@ -39,4 +39,5 @@ pub mod rate;
 pub mod run;
 pub mod shell_slots;
 pub mod spool;
+pub mod stream_limit;
 pub mod strict_json;

@@ -19,6 +19,7 @@ use crate::platform;
 use crate::provider_sync::ProviderSync;
 use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
+use crate::stream_limit::StreamLimit;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
@@ -184,6 +185,7 @@ impl Server {
             gateway,
             providers,
             shells: Arc::default(),
+            streams: StreamLimit::default(),
             rates: RateLimits::new(options.requests_per_second, options.burst),
             account_rates,
             spool: SpoolRoom::new(options.temporary, MAX_SPOOLED),

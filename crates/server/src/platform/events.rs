@@ -63,7 +63,7 @@ pub async fn stream_events(
     let after = last_seen(&headers, "an event")?;
     let follower = events::follow_events(&app.core, &scope, &project, after).await?;
     context.clear_deadline();
-    Ok(follow::respond(app, scope.caller, follower))
+    Ok(follow::respond(app, scope.caller, follower)?)
 }
 
 impl Follower for EventFollower {

@@ -98,7 +98,7 @@ pub async fn read_logs(
         )
         .await?;
         context.clear_deadline();
-        return Ok(follow::respond(app, scope.caller, follower));
+        return Ok(follow::respond(app, scope.caller, follower)?);
     }
     let lines = logs::read_logs(&app.core, &app.services.logs, &scope, &project, &query).await?;
     let grouped = logs::grouped(&lines).map_err(Error::from)?;

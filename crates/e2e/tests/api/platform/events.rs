@@ -10,6 +10,7 @@ on_both_backends! {
     what_happened_is_listed_newest_first;
     the_stream_resumes_after_the_last_event;
     the_stream_brings_what_happens_now_and_ends_with_the_project;
+    an_account_has_a_limited_number_of_streams;
 }
 
 const PATH: &str = "/v1/projects/shop/events";
@@ -144,4 +145,38 @@ async fn the_stream_brings_what_happens_now_and_ends_with_the_project(app: &Test
     assert_eq!(status, ["PENDING", "BUILDING", "DEPLOYING", "READY"]);
     ada.delete("/v1/projects/shop").await.assert(200);
     assert_eq!(read_events(&mut stream, 1).await, Vec::<Value>::new());
+}
+
+async fn an_account_has_a_limited_number_of_streams(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    new_project(&ada, "shop").await;
+    let mut streams = Vec::new();
+    for _ in 0..32 {
+        streams.push(open(&ada, None).await);
+    }
+    for path in [
+        "/v1/projects/shop/events/stream",
+        "/v2/projects/shop/logs?follow=true",
+    ] {
+        let refused = ada.get(path).await.refused(429, "too_many_streams");
+        assert_eq!(refused.header("retry-after"), "1");
+    }
+    // Another account is not affected.
+    new_project(&bob, "shop-of-bob").await;
+    let of_bob = bob.get("/v1/projects/shop-of-bob/events/stream");
+    assert_eq!(of_bob.stream().await.status(), 200);
+    drop(streams.pop());
+    let again = async {
+        while ada
+            .get("/v1/projects/shop/events/stream")
+            .stream()
+            .await
+            .status()
+            != 200
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let again = timeout(Duration::from_secs(20), again).await;
+    again.expect("a closed stream makes room");
 }

@@ -192,11 +192,8 @@ pub(super) async fn follow_logs(
     let (logs, scope) = (&app.services.logs, &visit.scope);
     let follower = logs::follow_logs(&app.core, logs, scope, &project, &query, after).await?;
     context.clear_deadline();
-    Ok(follow::respond(
-        app,
-        visit.scope.caller,
-        LineEvents(follower),
-    ))
+    let events = LineEvents(follower);
+    Ok(follow::respond(app, visit.scope.caller, events)?)
 }
 
 /// Lines as events, as the page shows them.

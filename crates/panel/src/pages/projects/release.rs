@@ -202,7 +202,7 @@ pub(super) async fn follow_log(
         is_over: false,
     };
     context.clear_deadline();
-    Ok(follow::respond(app, visit.scope.caller, follower))
+    Ok(follow::respond(app, visit.scope.caller, follower)?)
 }
 
 /// The build log as events: `line`, `state` and at last `end`.
