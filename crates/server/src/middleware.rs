@@ -6,6 +6,7 @@
 
 mod compress;
 mod routes;
+mod unread;
 
 pub use routes::finish_router;
 
@@ -32,6 +33,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tower::Service as _;
 use tracing::Instrument;
+use unread::UnreadBody;
 
 /// How long a handler may take, unless it moves the deadline of its [`RequestContext`].
 pub const HANDLER_TIMEOUT: Duration = Duration::from_mins(1);
@@ -177,10 +179,12 @@ impl<E: ErrorShape> Middleware<E> {
         request.extensions_mut().insert(context.clone());
         // At the highest level, so that the id is in the lines of every level.
         let span = tracing::error_span!("request", id = context.id());
+        let (request, unread) = UnreadBody::watch(request);
         let mut response = self
-            .respond(request.map(Body::new), &context)
+            .respond(request, &context)
             .instrument(span.clone())
             .await;
+        unread.announce_close(&mut response);
         finish(response.headers_mut(), context.id_header());
 
         let route = context.route().cloned().map_or(Route::None, Route::Matched);
