@@ -301,17 +301,23 @@ impl FromStr for Span {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        match text {
-            "hour" => Ok(Self::Hour),
-            "day" => Ok(Self::Day),
-            "week" => Ok(Self::Week),
-            "month" => Ok(Self::Month),
-            _ => Err("must be hour, day, week or month".into()),
-        }
+        [Self::Hour, Self::Day, Self::Week, Self::Month]
+            .into_iter()
+            .find(|span| span.as_str() == text)
+            .ok_or_else(|| Invalid::from("must be hour, day, week or month"))
     }
 }
 
 impl Span {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+
     /// When the span around a moment began.
     pub fn start(self, at: Timestamp) -> Timestamp {
         match self {

@@ -125,24 +125,24 @@ macro_rules! columns {
          request_id"
     };
 }
-macro_rules! select_entries {
-    ($indexed:literal) => {
+/// A page of those that meet a condition. Their ids are looked up first, in an index that has every column of the
+/// condition: SQLite would follow the primary key rather than an index that leads to it.
+macro_rules! entries_where {
+    ($condition:literal) => {
         concat!(
             "SELECT ",
             columns!(),
-            " FROM audit WHERE owner_id = $1 AND id < $2 AND id >= $3",
-            $indexed,
-            " AND ($6 = '' OR account_id = $6) AND ($7 = '' OR kind = $7) AND ($8 = '' OR action = $8)
-              ORDER BY id DESC LIMIT $4 OFFSET $5"
+            " FROM audit WHERE owner_id = $1 AND id IN
+              (SELECT id FROM audit WHERE owner_id = $1 AND id < $2 AND id >= $3 AND ",
+            $condition,
+            " ORDER BY id DESC LIMIT $4 OFFSET $5) ORDER BY id DESC"
         )
     };
 }
 macro_rules! newest_of_kind {
     ($kind:literal) => {
         concat!(
-            "SELECT * FROM (SELECT ",
-            columns!(),
-            " FROM audit WHERE owner_id = $1 AND kind = '",
+            "SELECT id FROM (SELECT id FROM audit WHERE owner_id = $1 AND kind = '",
             $kind,
             "' AND id < $2 AND id >= $3 AND ($6 = '' OR account_id = $6) ORDER BY id DESC LIMIT $7) AS of_",
             $kind
@@ -151,18 +151,28 @@ macro_rules! newest_of_kind {
 }
 
 // Several texts, because each has an index of its own to follow: an `OR` on a parameter has none.
-const ENTRIES: &str = select_entries!("");
-const ENTRIES_BY_SUBJECT: &str = select_entries!(" AND subject = $9");
-const ENTRIES_BY_KIND: &str = select_entries!(" AND kind = $9");
+const ENTRIES: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM audit WHERE owner_id = $1 AND id < $2 AND id >= $3 ORDER BY id DESC LIMIT $4 OFFSET $5"
+);
+const ENTRIES_BY_ACCOUNT: &str = entries_where!("account_id = $6");
+const ENTRIES_BY_KIND: &str = entries_where!("kind = $7 AND ($6 = '' OR account_id = $6)");
+const ENTRIES_BY_ACTION: &str = entries_where!("action = $7 AND ($6 = '' OR account_id = $6)");
+const ENTRIES_BY_SUBJECT: &str = entries_where!(
+    "subject = $7 AND ($6 = '' OR account_id = $6) AND ($8 = '' OR kind = $8) AND ($9 = '' OR action = $9)"
+);
 /// Merges three walks along the index by kind, of which none reads more than it may have to give.
 const AI_ENTRIES: &str = concat!(
-    "SELECT * FROM (",
+    "SELECT ",
+    columns!(),
+    " FROM audit WHERE owner_id = $1 AND id IN (SELECT id FROM (",
     newest_of_kind!("key"),
     " UNION ALL ",
     newest_of_kind!("workspace"),
     " UNION ALL ",
     newest_of_kind!("provider"),
-    ") AS entries ORDER BY id DESC LIMIT $4 OFFSET $5"
+    ") AS entries ORDER BY id DESC LIMIT $4 OFFSET $5) ORDER BY id DESC"
 );
 
 /// A page of an owner's entries, newest first.
@@ -187,25 +197,24 @@ pub async fn list_entries(
         ActionFilter::Kind(kind) => (kind, ""),
         ActionFilter::Only(action) => (action.kind(), action.as_str()),
     };
-    let query = |sql| {
-        db.read(sql)
-            .bind(owner)
-            .bind(end)
-            .bind(from)
-            .bind(count)
-            .bind(skip)
-            .bind(id_text(filter.account))
+    let page = |sql| {
+        let query = db.read(sql).bind(owner);
+        let query = query.bind(end.clone()).bind(from.clone());
+        query.bind(count).bind(skip)
     };
+    let query = |sql| page(sql).bind(id_text(filter.account));
     let query = match &filter.subject {
         Some(subject) => query(ENTRIES_BY_SUBJECT)
+            .bind(subject)
             .bind(kind)
-            .bind(action)
-            .bind(subject),
+            .bind(action),
         None if filter.action == ActionFilter::Ai => {
             query(AI_ENTRIES).bind(skip.saturating_add(count.into()))
         }
-        None if kind.is_empty() => query(ENTRIES).bind(kind).bind(action),
-        None => query(ENTRIES_BY_KIND).bind("").bind(action).bind(kind),
+        None if !action.is_empty() => query(ENTRIES_BY_ACTION).bind(action),
+        None if !kind.is_empty() => query(ENTRIES_BY_KIND).bind(kind),
+        None if filter.account.is_some() => query(ENTRIES_BY_ACCOUNT),
+        None => page(ENTRIES),
     };
     query.fetch_all().await
 }

@@ -263,6 +263,20 @@ impl Tx {
         self.execute_each(sql, &rows).await.map(drop)
     }
 
+    /// The same with several statements; on PostgreSQL all of them wait for one round trip together.
+    pub(crate) async fn execute_groups(
+        &mut self,
+        groups: &[(&'static str, Vec<Vec<Value>>)],
+    ) -> Result<(), StoreError> {
+        let result = match &mut self.inner {
+            TxInner::Sqlite(tx) => groups
+                .iter()
+                .try_for_each(|(sql, rows)| tx.execute_each(sql, rows).map(drop)),
+            TxInner::Postgres(tx) => tx.execute_groups(groups).await,
+        };
+        self.watch(result)
+    }
+
     /// Like [`Self::execute_many`], and returns for each row of values how many rows it changed.
     pub async fn execute_each(
         &mut self,

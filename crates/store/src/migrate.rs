@@ -23,7 +23,11 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (18, include_str!("../migrations/0018_audit.sql")),
     (19, include_str!("../migrations/0019_project_pages.sql")),
     (20, include_str!("../migrations/0020_ai_lists.sql")),
+    (22, include_str!("../migrations/0022_usage_sums.sql")),
 ];
+
+/// The change that made the table of servers that may spend.
+const LEDGER_VERSION: i64 = 4;
 
 /// Held while the schema of a SQLite file is brought up to date.
 pub(crate) async fn lock_file(database: &Path) -> Result<std::fs::File, StoreError> {
@@ -63,10 +67,14 @@ async fn apply_missing(tx: &mut Tx) -> Result<(), StoreError> {
                 .into(),
         ));
     }
-    for (version, sql) in MIGRATIONS
-        .iter()
-        .filter(|(version, _)| !applied.contains(version))
+    let is_missing = |(version, _): &&(i64, &str)| !applied.contains(version);
+    if applied.contains(&LEDGER_VERSION)
+        && MIGRATIONS.iter().any(|migration| is_missing(&migration))
     {
+        refuse_live_nodes(tx).await?;
+        tracing::info!("bringing the database schema up to date, which may take a while");
+    }
+    for (version, sql) in MIGRATIONS.iter().filter(is_missing) {
         execute_script(tx, sql).await?;
         tx.query("INSERT INTO schema_versions (version) VALUES ($1)")
             .bind(*version)
@@ -77,6 +85,29 @@ async fn apply_missing(tx: &mut Tx) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Refuses while a server of the version before still has a part of a budget: it knows nothing of the new tables, so
+/// what it wrote during and after the migration would be missing there. Servers that have none are not seen.
+async fn refuse_live_nodes(tx: &mut Tx) -> Result<(), StoreError> {
+    if matches!(tx.inner, TxInner::Sqlite(_)) {
+        return Ok(());
+    }
+    let live: u64 = tx
+        .query(
+            "SELECT COUNT(*) FROM ledger_nodes
+             WHERE deadline > CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+        )
+        .fetch_one()
+        .await?;
+    if live == 0 {
+        return Ok(());
+    }
+    Err(StoreError::Unusable(
+        "a server of an earlier version still uses the database; stop every server before a new version starts (one \
+         that was killed counts for some seconds)"
+            .into(),
+    ))
+}
+
 /// What the backends spell differently in a schema.
 struct Dialect {
     bytes: &'static str,
@@ -84,6 +115,8 @@ struct Dialect {
     txid: &'static str,
     /// Behind a table that lies in the order of its primary key, if the backend knows such a thing.
     clustered: &'static str,
+    /// When the month of the column `at` began.
+    month_of_at: &'static str,
 }
 
 const SQLITE: Dialect = Dialect {
@@ -91,12 +124,14 @@ const SQLITE: Dialect = Dialect {
     serial: "INTEGER PRIMARY KEY AUTOINCREMENT",
     txid: "0",
     clustered: "WITHOUT ROWID",
+    month_of_at: "CAST(strftime('%s', at / 1000, 'unixepoch', 'start of month') AS BIGINT) * 1000",
 };
 const POSTGRES: Dialect = Dialect {
     bytes: "BYTEA",
     serial: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     txid: "(pg_current_xact_id()::text::bigint)",
     clustered: "",
+    month_of_at: "CAST(EXTRACT(EPOCH FROM date_trunc('month', to_timestamp(at / 1000) AT TIME ZONE 'UTC')) AS BIGINT) * 1000",
 };
 
 async fn execute_script(tx: &mut Tx, sql: &str) -> Result<(), StoreError> {
@@ -112,5 +147,6 @@ impl Dialect {
             .replace("{SERIAL}", self.serial)
             .replace("{TXID}", self.txid)
             .replace("{CLUSTERED}", self.clustered)
+            .replace("{MONTH_OF_AT}", self.month_of_at)
     }
 }

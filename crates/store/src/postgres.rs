@@ -266,6 +266,25 @@ fn execute_each<'a>(
     })
 }
 
+/// The same with several statements.
+fn execute_groups<'a>(
+    client: &'a Object,
+    groups: &'a [(&'static str, Vec<Vec<Value>>)],
+) -> Boxed<'a, Result<(), StoreError>> {
+    Box::pin(async move {
+        let mut executions = Vec::new();
+        for (sql, rows) in groups {
+            let statement = client.prepare_cached(sql).await?;
+            for values in rows {
+                let statement = statement.clone();
+                executions.push(async move { client.execute(&statement, &bind(values)).await });
+            }
+        }
+        try_join_all(executions).await?;
+        Ok(())
+    })
+}
+
 /// Boxed, so that it is compiled here and not wherever something is read.
 fn fetch<'q>(
     client: &'q Object,

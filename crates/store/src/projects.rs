@@ -2,7 +2,7 @@
 
 pub use crate::project_filter::ProjectFilter;
 
-use crate::{Db, Query, Record, Row, StoreError, Tx, disks, value};
+use crate::{Db, Query, Record, Row, StoreError, Tx, Value, disks, value};
 use estrade_model::event::EventId;
 use estrade_model::platform::Platform;
 use estrade_model::project::{NetworkId, NetworkRef, ProjectKey, ProjectStatus};
@@ -174,9 +174,9 @@ pub struct PageOfProjects {
 }
 
 impl PageOfProjects {
-    pub(crate) fn pattern(&self) -> String {
-        let search = self.search.as_deref().unwrap_or_default();
-        format!("%{search}%")
+    fn pattern(&self) -> Option<String> {
+        let search = self.search.as_deref()?;
+        Some(format!("%{search}%"))
     }
 }
 
@@ -208,25 +208,42 @@ pub async fn list_page(
     visible: ProjectFilter,
     page: &PageOfProjects,
 ) -> Result<Vec<ListedProject>, StoreError> {
-    db.read(concat!(
-        "SELECT ",
-        project_columns!(),
-        ", c.number, c.created_at,
-            CASE WHEN p.default_subdomain THEN NULL ELSE
-                (SELECT d.name FROM domains d WHERE d.project_id = p.id AND d.active ORDER BY d.id LIMIT 1)
-            END
-         FROM projects p LEFT JOIN networks n ON n.id = p.network_id
-         LEFT JOIN releases c ON c.id = p.current_release
-         WHERE p.owner_id = $1 AND p.id < $2 AND p.name LIKE $3 AND p.id = COALESCE($5, p.id)
-         ORDER BY p.id DESC LIMIT $4"
-    ))
-    .bind(visible.owner())
-    .bind(value::before(page.before))
-    .bind(page.pattern())
-    .bind(page.count)
-    .bind(visible.only())
-    .fetch_all()
-    .await
+    // Picks the page first: what is joined is looked up for its rows alone. A statement for each set of conditions,
+    // because PostgreSQL takes one that may be none for a rare match, and reads everything.
+    macro_rules! page_where {
+        ($conditions:literal) => {
+            concat!(
+                "SELECT ",
+                project_columns!(),
+                ", c.number, c.created_at,
+                    CASE WHEN p.default_subdomain THEN NULL ELSE
+                        (SELECT d.name FROM domains d WHERE d.project_id = p.id AND d.active ORDER BY d.id LIMIT 1)
+                    END
+                 FROM (SELECT * FROM projects p WHERE p.owner_id = $1 AND p.id < $2",
+                $conditions,
+                " ORDER BY p.id DESC LIMIT $3) p
+                 LEFT JOIN networks n ON n.id = p.network_id
+                 LEFT JOIN releases c ON c.id = p.current_release
+                 ORDER BY p.id DESC"
+            )
+        };
+    }
+    let (sql, values): (_, Vec<Value>) = match (visible.only(), page.pattern()) {
+        (None, None) => (page_where!(""), vec![]),
+        (None, Some(pattern)) => (page_where!(" AND p.name LIKE $4"), vec![pattern.into()]),
+        (Some(only), None) => (page_where!(" AND p.id = $4"), vec![only.into()]),
+        (Some(only), Some(pattern)) => (
+            page_where!(" AND p.id = $4 AND p.name LIKE $5"),
+            vec![only.into(), pattern.into()],
+        ),
+    };
+    let query = db.read(sql).bind(visible.owner());
+    let query = query.bind(value::before(page.before)).bind(page.count);
+    values
+        .into_iter()
+        .fold(query, Query::bind)
+        .fetch_all()
+        .await
 }
 
 /// A project among those that are visible.

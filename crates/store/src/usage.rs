@@ -1,10 +1,13 @@
 //! Sums of calls by workspace, hour, key and model; old hours are merged into days.
 
+mod totals;
+
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, HOUR_MS};
+use estrade_model::call::{Call, HOUR_MS, Span};
 use estrade_model::{KeyId, OwnerId, Timestamp, WorkspaceId};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const DAY_MS: i64 = 24 * HOUR_MS;
 
@@ -151,6 +154,17 @@ pub(crate) async fn add_to_hours(
     tx: &mut Tx,
     hours: &BTreeMap<HourKey<'_>, Sums>,
 ) -> Result<(), StoreError> {
+    const ADD: &str = concat!(
+        "INSERT INTO usage_hours AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
+                                          completion_tokens, cost_nanos)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+         ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
+             requests = sums.requests + excluded.requests,
+             prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
+             completion_tokens = sums.completion_tokens + excluded.completion_tokens,
+             cost_nanos = ",
+        sum!("sums.cost_nanos", "excluded.cost_nanos")
+    );
     let row = |(key, sums): (&HourKey<'_>, &Sums)| {
         vec![
             Value::from(key.workspace),
@@ -163,78 +177,9 @@ pub(crate) async fn add_to_hours(
             Value::from(sums.cost),
         ]
     };
-    tx.execute_many(
-        concat!(
-            "INSERT INTO usage_hours AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
-                                              completion_tokens, cost_nanos)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-             ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
-                 requests = sums.requests + excluded.requests,
-                 prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
-                 completion_tokens = sums.completion_tokens + excluded.completion_tokens,
-                 cost_nanos = ",
-            sum!("sums.cost_nanos", "excluded.cost_nanos")
-        ),
-        hours.iter().map(row).collect(),
-    )
-    .await
-}
-
-/// What was used of a model in an hour, or on a day when it is old.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageRow {
-    /// When the hour or day began.
-    pub at: Timestamp,
-    /// The model; empty for calls that reached no provider.
-    pub model: String,
-    /// How many calls there were.
-    pub requests: u64,
-    /// What they took, both ways.
-    pub tokens: u64,
-    pub cost: Amount,
-}
-
-impl Record for UsageRow {
-    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
-        Ok(Self {
-            at: row.take()?,
-            model: row.take()?,
-            requests: row.take()?,
-            tokens: row.take()?,
-            cost: join(row.take()?, row.take()?),
-        })
-    }
-}
-
-macro_rules! usage_of {
-    ($table:literal) => {
-        concat!(
-            "SELECT u.at, u.model, CAST(SUM(u.requests) AS BIGINT),
-                    CAST(SUM(u.prompt_tokens + u.completion_tokens) AS BIGINT), ",
-            apart!("u.cost_nanos"),
-            " FROM ",
-            $table,
-            " u WHERE u.workspace_id = $1 AND u.at >= $2 AND (CAST($3 AS TEXT) IS NULL OR u.key_id = $3)
-               AND EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $1 AND w.owner_id = $4)
-             GROUP BY u.at, u.model ORDER BY u.at, u.model"
-        )
-    };
-}
-
-/// What was used in a workspace since a moment, by hour (or day) and model.
-pub async fn usage_since(
-    db: &Db,
-    owner: OwnerId,
-    workspace: WorkspaceId,
-    key: Option<KeyId>,
-    since: Timestamp,
-) -> Result<Vec<UsageRow>, StoreError> {
-    let mut rows = Vec::new();
-    for sql in [usage_of!("usage_days"), usage_of!("usage_hours")] {
-        let query = db.read(sql).bind(workspace).bind(since).bind(key);
-        rows.extend(query.bind(owner).fetch_all::<UsageRow>().await?);
-    }
-    Ok(rows)
+    let [models, keys] = totals::additions(hours);
+    let hours = hours.iter().map(row).collect();
+    tx.execute_groups(&[(ADD, hours), models, keys]).await
 }
 
 /// Which of an owner's usage to sum up.
@@ -243,10 +188,26 @@ pub struct UsageFilter<'f> {
     pub workspace: Option<WorkspaceId>,
     pub key: Option<KeyId>,
     pub model: Option<&'f str>,
+    /// What it is shown by; an hour or a day is as long as what is returned.
+    pub span: Span,
+    /// The beginning of one of these.
     pub since: Timestamp,
 }
 
-/// What an owner used of a model in an hour, or on a day when it is old.
+impl UsageFilter<'_> {
+    /// The spans that are shown at a moment.
+    pub fn shown(span: Span, now: Timestamp) -> Self {
+        Self {
+            workspace: None,
+            key: None,
+            model: None,
+            span,
+            since: span.first(now),
+        }
+    }
+}
+
+/// What an owner used of a model in an hour or on a day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerUsage {
     pub at: Timestamp,
@@ -299,7 +260,7 @@ impl Record for OwnerUsage {
     }
 }
 
-/// The sums of an owner's rows of a table: `$1` owner, `$2` since, `$3` workspace, `$4` key, `$5` model.
+/// The rows of a table that an owner has: `$1` owner, `$2` since, `$3` workspace, `$4` model.
 macro_rules! of_owner {
     ($table:literal) => {
         concat!(
@@ -307,8 +268,21 @@ macro_rules! of_owner {
             $table,
             " u ON u.workspace_id = w.id
               WHERE w.owner_id = $1 AND u.at >= $2 AND (CAST($3 AS TEXT) IS NULL OR w.id = $3)
-                AND (CAST($4 AS TEXT) IS NULL OR u.key_id = $4)
-                AND (CAST($5 AS TEXT) IS NULL OR u.model = $5) "
+                AND (CAST($4 AS TEXT) IS NULL OR u.model = $4) "
+        )
+    };
+}
+
+/// Those of a key, `$5`. SQLite keeps to the order of a cross join: the key's rows first, by the index that they have.
+macro_rules! of_key {
+    ($table:literal) => {
+        concat!(
+            " FROM ",
+            $table,
+            " u CROSS JOIN workspaces w
+              WHERE w.id = u.workspace_id AND u.key_id = $5 AND u.at >= $2
+                AND w.owner_id = $1 AND (CAST($3 AS TEXT) IS NULL OR w.id = $3)
+                AND (CAST($4 AS TEXT) IS NULL OR u.model = $4) "
         )
     };
 }
@@ -324,27 +298,56 @@ macro_rules! sums {
 }
 
 macro_rules! by_model {
-    ($table:literal) => {
+    ($rows:expr) => {
         concat!(
             "SELECT u.at, u.model, ",
             sums!(),
-            of_owner!($table),
+            $rows,
             "GROUP BY u.at, u.model ORDER BY u.at, u.model"
         )
     };
 }
 
-/// What an owner used since a moment, by hour (or day) and model.
+/// What an owner used since a moment, by hour or day, and model.
 pub async fn owner_usage(
     db: &Db,
     owner: OwnerId,
     filter: UsageFilter<'_>,
 ) -> Result<Vec<OwnerUsage>, StoreError> {
+    if let Some(key) = filter.key {
+        return usage_of_key(db, owner, key, filter).await;
+    }
+    let span = match filter.span {
+        Span::Hour => Span::Hour,
+        Span::Day | Span::Week | Span::Month => Span::Day,
+    };
+    db.read(by_model!(concat!(
+        of_owner!("usage_models"),
+        "AND u.span = $5 "
+    )))
+    .bind(owner)
+    .bind(filter.since)
+    .bind(filter.workspace)
+    .bind(filter.model)
+    .bind(span.as_str())
+    .fetch_all()
+    .await
+}
+
+/// The same of one key: by hour, or day when it is old.
+async fn usage_of_key(
+    db: &Db,
+    owner: OwnerId,
+    key: KeyId,
+    filter: UsageFilter<'_>,
+) -> Result<Vec<OwnerUsage>, StoreError> {
+    const DAYS: &str = by_model!(of_key!("usage_days"));
+    const HOURS: &str = by_model!(of_key!("usage_hours"));
     let mut rows = Vec::new();
-    for sql in [by_model!("usage_days"), by_model!("usage_hours")] {
+    for sql in [DAYS, HOURS] {
         let query = db.read(sql).bind(owner).bind(filter.since);
-        let query = query.bind(filter.workspace).bind(filter.key);
-        rows.extend(query.bind(filter.model).fetch_all::<OwnerUsage>().await?);
+        let query = query.bind(filter.workspace).bind(filter.model).bind(key);
+        rows.extend(query.fetch_all::<OwnerUsage>().await?);
     }
     Ok(rows)
 }
@@ -365,6 +368,40 @@ impl Record for KeyUsage {
     }
 }
 
+macro_rules! by_key {
+    ($rows:expr, $limit:literal) => {
+        concat!(
+            "SELECT u.key_id, ",
+            sums!(),
+            " FROM (",
+            $rows,
+            ") u GROUP BY u.key_id
+             ORDER BY SUM(u.cost_nanos / 1000000) DESC, SUM(u.requests) DESC, u.key_id LIMIT ",
+            $limit
+        )
+    };
+}
+
+/// The columns that [`by_key`] sums up.
+macro_rules! key_rows {
+    ($rows:expr) => {
+        concat!(
+            "SELECT u.key_id, u.requests, u.prompt_tokens, u.completion_tokens, u.cost_nanos",
+            $rows
+        )
+    };
+}
+
+macro_rules! totals_of_owner {
+    ($condition:literal) => {
+        key_rows!(concat!(
+            " FROM workspaces w JOIN usage_keys u ON u.workspace_id = w.id
+              WHERE w.owner_id = $1 AND (CAST($2 AS TEXT) IS NULL OR w.id = $2) AND ",
+            $condition
+        ))
+    };
+}
+
 /// The keys that cost an owner most since a moment, and then those with most calls.
 pub async fn usage_by_key(
     db: &Db,
@@ -372,24 +409,75 @@ pub async fn usage_by_key(
     filter: UsageFilter<'_>,
     count: u32,
 ) -> Result<Vec<KeyUsage>, StoreError> {
-    db.read(concat!(
-        "SELECT u.key_id, ",
-        sums!(),
-        " FROM (SELECT u.key_id, u.requests, u.prompt_tokens, u.completion_tokens, u.cost_nanos",
-        of_owner!("usage_hours"),
-        "UNION ALL SELECT u.key_id, u.requests, u.prompt_tokens, u.completion_tokens, u.cost_nanos",
-        of_owner!("usage_days"),
-        ") u GROUP BY u.key_id
-         ORDER BY SUM(u.cost_nanos / 1000000) DESC, SUM(u.requests) DESC, u.key_id LIMIT $6"
+    const OF_KEY: &str = by_key!(
+        concat!(
+            key_rows!(of_key!("usage_hours")),
+            "UNION ALL ",
+            key_rows!(of_key!("usage_days"))
+        ),
+        "$6"
+    );
+    const OF_OWNER: &str = by_key!(
+        concat!(
+            key_rows!(of_owner!("usage_hours")),
+            "UNION ALL ",
+            key_rows!(of_owner!("usage_days"))
+        ),
+        "$5"
+    );
+    if filter.key.is_none() && filter.model.is_none() && filter.span != Span::Hour {
+        return total_by_key(db, owner, filter, count).await;
+    }
+    let sql = if filter.key.is_some() {
+        OF_KEY
+    } else {
+        OF_OWNER
+    };
+    let mut query = db.read(sql).bind(owner).bind(filter.since);
+    query = query.bind(filter.workspace).bind(filter.model);
+    if let Some(key) = filter.key {
+        query = query.bind(key);
+    }
+    query.bind(count).fetch_all().await
+}
+
+/// Of all keys and models: days until the first week begins, and weeks from then on; or months.
+async fn total_by_key(
+    db: &Db,
+    owner: OwnerId,
+    filter: UsageFilter<'_>,
+    count: u32,
+) -> Result<Vec<KeyUsage>, StoreError> {
+    let (long, from) = match filter.span {
+        Span::Month => (Span::Month, filter.since),
+        Span::Hour | Span::Day | Span::Week => (Span::Week, first_week(filter.since)),
+    };
+    db.read(by_key!(
+        concat!(
+            totals_of_owner!("u.span = 'day' AND u.at >= $3 AND u.at < $4 "),
+            "UNION ALL ",
+            totals_of_owner!("u.span = $5 AND u.at >= $4")
+        ),
+        "$6"
     ))
     .bind(owner)
-    .bind(filter.since)
     .bind(filter.workspace)
-    .bind(filter.key)
-    .bind(filter.model)
+    .bind(filter.since)
+    .bind(from)
+    .bind(long.as_str())
     .bind(count)
     .fetch_all()
     .await
+}
+
+/// When the first week begins that is not before a moment.
+fn first_week(since: Timestamp) -> Timestamp {
+    let week = since.start_of_week();
+    if week == since {
+        since
+    } else {
+        week.after(Duration::from_hours(7 * 24))
+    }
 }
 
 struct Hour(Timestamp, u64);
@@ -485,6 +573,7 @@ pub async fn roll_up_day(db: &Db, before: Timestamp) -> Result<bool, StoreError>
                 .bind(day + DAY_MS)
                 .execute()
                 .await?;
+            totals::remove_day(tx, workspace, day).await?;
             Ok(true)
         })
     })

@@ -159,8 +159,10 @@ pub async fn list_overviews(
         "SELECT ",
         columns!(),
         ", (SELECT COUNT(*) FROM (SELECT 1 FROM key_workspaces kw
-                                  WHERE kw.workspace_id = workspaces.id LIMIT $4) AS counted),
-           (SELECT MAX(u.at) FROM usage_hours u WHERE u.workspace_id = workspaces.id)
+                                  WHERE kw.workspace_id = workspaces.id
+                                  ORDER BY kw.workspace_id, kw.key_id LIMIT $4) AS counted),
+           (SELECT u.at FROM usage_models u WHERE u.workspace_id = workspaces.id AND u.span = 'hour'
+            ORDER BY u.at DESC LIMIT 1)
          FROM workspaces WHERE owner_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3"
     ))
     .bind(owner)

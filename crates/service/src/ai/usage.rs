@@ -51,9 +51,12 @@ pub async fn activity(
     let owner = scope.read(Operation::ReadAi)?;
     read_workspace(core, scope, workspace).await?;
     flush_recent(ledger).await;
-    let since = span.first(core.now());
-    let db = &core.db;
-    let rows = usage::usage_since(db, owner, workspace, key, since).await?;
+    let filter = UsageFilter {
+        workspace: Some(workspace),
+        key,
+        ..UsageFilter::shown(span, core.now())
+    };
+    let rows = usage::owner_usage(&core.db, owner, filter).await?;
     let mut sums: BTreeMap<(Timestamp, String), ModelActivity> = BTreeMap::new();
     for row in rows {
         let sum = sums
@@ -64,10 +67,11 @@ pub async fn activity(
                 total_cost: Amount::ZERO,
                 request_count: 0,
             });
-        sum.total_tokens = sum.total_tokens.saturating_add(row.tokens);
+        let used = row.used;
+        sum.total_tokens = sum.total_tokens.saturating_add(used.tokens());
         sum.total_cost =
-            Amount::from_nanos(sum.total_cost.nanos().saturating_add(row.cost.nanos()));
-        sum.request_count = sum.request_count.saturating_add(row.requests);
+            Amount::from_nanos(sum.total_cost.nanos().saturating_add(used.cost.nanos()));
+        sum.request_count = sum.request_count.saturating_add(used.requests);
     }
     let mut shown: Vec<Activity> = Vec::new();
     for ((date, _), sum) in sums {
@@ -82,7 +86,7 @@ pub async fn activity(
     Ok(shown)
 }
 
-/// What an owner used, by hour (or day, when it is old) and model, oldest first.
+/// What an owner used, by hour or day, and model, oldest first.
 pub async fn owner_usage(
     core: &Core,
     ledger: &Ledger,

@@ -11,15 +11,13 @@ mod steps;
 pub use latency::{Latency, latency_of};
 pub use series::{TrafficPoint, TrafficRange, TrafficSeries};
 
-use crate::identity::access::Operation;
 use crate::platform::containers::usage::UsageMeter;
-use crate::platform::projects;
+use crate::platform::projects::{self, ProjectSummary};
 use crate::publisher::PublisherSlot;
 use crate::{Core, Result, Scope, Traffic};
 use estrade_model::error::error_chain;
 use estrade_model::sync::MutexExt;
 use estrade_model::{ProjectId, Timestamp};
-use estrade_store::projects::PageOfProjects;
 use estrade_store::traffic::{self, TrafficStep, TrafficSums};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -176,19 +174,16 @@ impl TrafficRecorder {
         ))
     }
 
-    /// The requests of each project of a page in the last day, half hour by half hour, oldest first. Projects without
-    /// any are left out.
+    /// The requests of each project of a page (64 at most) in the last day, half hour by half hour, oldest first.
+    /// Projects without any are left out.
     pub async fn list_sparklines(
         &self,
-        scope: &Scope,
-        page: &PageOfProjects,
-        projects: &[ProjectId],
+        projects: &[ProjectSummary],
     ) -> Result<HashMap<ProjectId, [u64; SPARKLINE_STEPS]>> {
-        let owner = scope.read(Operation::ReadPlatform)?;
+        let projects: Vec<_> = projects.iter().map(|it| it.project.id).collect();
         let last = start_of(self.core.now(), HALF_HOUR);
         let first = last.before(Duration::from_secs(1800 * (SPARKLINE_STEPS as u64 - 1)));
-        let rows =
-            traffic::list_page_requests(&self.core.db, owner, page, HALF_HOUR, first).await?;
+        let rows = traffic::list_requests(&self.core.db, &projects, HALF_HOUR, first).await?;
         let mut sparklines: HashMap<ProjectId, [u64; SPARKLINE_STEPS]> = HashMap::new();
         let mut add = |project, at: Timestamp, requests: u64| {
             let index = (at.millis() - first.millis()) / (HALF_HOUR * 1000);
@@ -201,9 +196,9 @@ impl TrafficRecorder {
             add(row.project, row.at, row.requests);
         }
         for project in projects {
-            let requests = self.unrecorded(*project).requests;
+            let requests = self.unrecorded(project).requests;
             if requests > 0 {
-                add(*project, last, requests);
+                add(project, last, requests);
             }
         }
         Ok(sparklines)

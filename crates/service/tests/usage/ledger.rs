@@ -88,9 +88,17 @@ async fn no_sum_is_too_large(at: &Installation) {
     };
     node.close(&who, id(), BudgetReservation::NONE, whole(1));
     node.ledger.flush().await;
-    let nearly = "UPDATE usage_hours SET cost_nanos = 9223372036854775800";
-    let changed: Result<u64, StoreError> = row(nearly).await;
-    assert_eq!(changed.unwrap(), 1);
+    for (nearly, rows) in [
+        ("UPDATE usage_hours SET cost_nanos = 9223372036854775800", 1),
+        (
+            "UPDATE usage_models SET cost_nanos = 9223372036854775800",
+            2,
+        ),
+        ("UPDATE usage_keys SET cost_nanos = 9223372036854775800", 3),
+    ] {
+        let changed: Result<u64, StoreError> = row(nearly).await;
+        assert_eq!(changed.unwrap(), rows);
+    }
     node.close(&who, id(), BudgetReservation::NONE, whole(1));
     node.stop().await;
     let (calls, [_, hours, _]) = books(&at.core, &who).await;

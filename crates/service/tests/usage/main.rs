@@ -9,4 +9,5 @@ mod budgets;
 mod ledger;
 mod node;
 mod reading;
+mod totals;
 mod under_way;

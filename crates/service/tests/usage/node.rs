@@ -1,6 +1,7 @@
 //! A server's ledger and what the tests put into it.
 
 use crate::support::Installation;
+use crate::totals::assert_in_step;
 use estrade_fixtures::eventually;
 use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
 use estrade_model::amount::Amount;
@@ -205,8 +206,9 @@ pub(crate) async fn number(core: &Core, sql: &'static str) -> i64 {
     core.db.read(sql).fetch_one().await.unwrap()
 }
 
-/// Calls, and the sums of costs in the ledger, in the hours and in the budget.
+/// Calls, and the sums of costs in the ledger, in the hours and in the budget; the totals are checked on the way.
 pub(crate) async fn books(core: &Core, who: &Who) -> (i64, [i64; 3]) {
+    assert_in_step(core).await;
     let ledger = "SELECT CAST(COALESCE(SUM(cost_nanos), 0) AS BIGINT) FROM
         (SELECT cost_nanos FROM calls WHERE NOT open
          UNION ALL SELECT cost_nanos FROM call_blocks) AS closed";

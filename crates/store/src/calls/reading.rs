@@ -5,12 +5,17 @@ use super::columns;
 use crate::{Db, StoreError, Value, value};
 use estrade_model::call::{Call, CallId, LoggedCall};
 use estrade_model::{Id, KeyId, OwnerId, Timestamp, WorkspaceId};
-use std::collections::BTreeMap;
 
 /// Matching calls are counted up to here, and pages by number reach as far; cursors reach everything.
 const MAX_COUNTED: u64 = 10_000;
-/// Rows that one query reads.
+/// Rows that one query reads: the first one about a page, so that a page of what is newest costs no more; each further
+/// one more, so that a long search asks seldom.
+const FIRST_ROWS_PER_READ: u32 = 64;
 const MAX_ROWS_PER_READ: u32 = 1000;
+/// The same of blocks, of which each has up to two thousand calls: one, and the next to see that it does not overlap.
+const FIRST_BLOCKS_PER_READ: u32 = 2;
+/// How many times as many the next query reads.
+const READ_GROWTH: u32 = 8;
 
 /// Which calls to show.
 #[derive(Debug, Clone, Default)]
@@ -131,28 +136,62 @@ struct Newest<'db> {
 
 /// One of the two places.
 struct Side {
-    /// What was read ahead.
-    read: BTreeMap<CallId, Call>,
+    /// What was read ahead: runs in the order of ids, none of them empty. A search looks at twenty thousand calls;
+    /// merging the few runs that overlap costs less than sorting them into a map.
+    read: Vec<Vec<Call>>,
     /// Below this id nothing was read; `None` when everything was.
     next: Option<Value>,
+    /// The same id, once something was read.
+    last_read: Option<CallId>,
+    /// What the next query reads at most.
+    limit: u32,
 }
 
 impl Side {
-    fn from(top: Value) -> Self {
+    fn new(top: Value, limit: u32) -> Self {
         Self {
-            read: BTreeMap::new(),
+            read: Vec::new(),
             next: Some(top),
+            last_read: None,
+            limit,
         }
+    }
+
+    fn push(&mut self, run: Vec<Call>) {
+        if !run.is_empty() {
+            self.read.push(run);
+        }
+    }
+
+    fn newest(&self) -> Option<CallId> {
+        let newest = |run: &Vec<Call>| run.last().map(|call| call.id);
+        self.read.iter().filter_map(newest).max()
+    }
+
+    /// Takes a call, from each run that has it.
+    fn pop(&mut self, id: CallId) -> Option<Call> {
+        let mut taken = None;
+        self.read.retain_mut(|run| {
+            if let Some(call) = run.pop_if(|call| call.id == id) {
+                taken = Some(call);
+            }
+            !run.is_empty()
+        });
+        taken
+    }
+
+    /// A query of `limit` found `count`, the oldest of them `last`.
+    fn advance(&mut self, count: usize, last: Option<CallId>, max_limit: u32) {
+        if count == self.limit as usize {
+            self.next = last.map(Value::from);
+            self.last_read = last;
+        }
+        self.limit = self.limit.saturating_mul(READ_GROWTH).min(max_limit);
     }
 
     /// Whether the newest that is left may not have been read yet.
     fn wants_more(&self) -> bool {
-        let Some(Value::Text(next)) = &self.next else {
-            return false;
-        };
-        self.read
-            .last_key_value()
-            .is_none_or(|(id, _)| id.to_string() < *next)
+        self.next.is_some() && (self.read.is_empty() || self.newest() < self.last_read)
     }
 }
 
@@ -169,8 +208,8 @@ impl<'db> Newest<'db> {
             owner,
             workspace,
             range,
-            rows: Side::from(end.clone()),
-            blocks: Side::from(top(last_end)),
+            rows: Side::new(end.clone(), FIRST_ROWS_PER_READ),
+            blocks: Side::new(top(last_end), FIRST_BLOCKS_PER_READ),
             end,
             before,
         }
@@ -183,13 +222,11 @@ impl<'db> Newest<'db> {
         while self.blocks.wants_more() {
             self.read_blocks().await?;
         }
-        let newest = |side: &Side| side.read.last_key_value().map(|(id, _)| *id);
-        let side = if newest(&self.rows) > newest(&self.blocks) {
-            &mut self.rows
-        } else {
-            &mut self.blocks
+        let Some(newest) = self.rows.newest().max(self.blocks.newest()) else {
+            return Ok(None);
         };
-        Ok(side.read.pop_last().map(|(_, call)| call))
+        let row = self.rows.pop(newest);
+        Ok(self.blocks.pop(newest).or(row))
     }
 
     async fn read_rows(&mut self) -> Result<(), StoreError> {
@@ -204,12 +241,11 @@ impl<'db> Newest<'db> {
         let rows = rows.bind(self.workspace).bind(self.owner);
         let rows = rows.bind(value::first_id_of(self.range.0));
         let rows = rows.bind(self.rows.next.take().unwrap_or(Value::Null));
-        let rows: Vec<Call> = rows.bind(MAX_ROWS_PER_READ).fetch_all().await?;
-        if rows.len() == MAX_ROWS_PER_READ as usize {
-            self.rows.next = rows.last().map(|call| call.id.into());
-        }
-        let calls = rows.into_iter().map(|call| (call.id, call));
-        self.rows.read.extend(calls);
+        let mut rows: Vec<Call> = rows.bind(self.rows.limit).fetch_all().await?;
+        let last = rows.last().map(|call| call.id);
+        self.rows.advance(rows.len(), last, MAX_ROWS_PER_READ);
+        rows.reverse();
+        self.rows.push(rows);
         Ok(())
     }
 
@@ -224,11 +260,10 @@ impl<'db> Newest<'db> {
         let found = found.bind(self.workspace).bind(self.owner);
         let found = found.bind(value::first_id_of(self.range.0));
         let found = found.bind(self.blocks.next.take().unwrap_or(Value::Null));
-        let found = found.bind(self.end.clone()).bind(MAX_BLOCKS_PER_READ);
+        let found = found.bind(self.end.clone()).bind(self.blocks.limit);
         let found: Vec<Block> = found.fetch_all().await?;
-        if found.len() == MAX_BLOCKS_PER_READ as usize {
-            self.blocks.next = found.last().map(|block| block.last.into());
-        }
+        let last = found.last().map(|block| block.last);
+        self.blocks.advance(found.len(), last, MAX_BLOCKS_PER_READ);
         for block in found {
             let calls = blocks::decode(self.workspace, &block.data)?;
             let wanted = self.range.0..self.range.1;
@@ -236,7 +271,7 @@ impl<'db> Newest<'db> {
                 wanted.contains(&call.id.millis())
                     && self.before.is_none_or(|before| call.id < before)
             });
-            self.blocks.read.extend(calls.map(|call| (call.id, call)));
+            self.blocks.push(calls.collect());
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Transactions on PostgreSQL: serialisable, repeated when they clash.
 
-use super::{execute, execute_each, fetch, is_unfit};
+use super::{execute, execute_each, execute_groups, fetch, is_unfit};
 use crate::StoreError;
 use crate::changes::Change;
 use crate::db::{ErasedJob, Tx, TxInner};
@@ -116,6 +116,14 @@ impl PostgresTx {
         self.watch(result)
     }
 
+    pub(crate) async fn execute_groups(
+        &mut self,
+        groups: &[(&'static str, Vec<Vec<Value>>)],
+    ) -> Result<(), StoreError> {
+        let result = execute_groups(self.client()?, groups).await;
+        self.watch(result)
+    }
+
     pub(crate) async fn fetch(
         &mut self,
         sql: &str,
@@ -127,7 +135,8 @@ impl PostgresTx {
 
     /// Runs several statements at once; for migrations only.
     pub(crate) async fn execute_script(&mut self, sql: &str) -> Result<(), StoreError> {
-        Ok(self.client()?.batch_execute(sql).await?)
+        let result = self.client()?.batch_execute(sql).await;
+        self.watch(result.map_err(Into::into))
     }
 
     async fn commit(mut self, notify: bool) -> Result<(), StoreError> {

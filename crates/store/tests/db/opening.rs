@@ -14,6 +14,7 @@ on_both_backends! {
     what_is_made_first_is_made_under_the_lock
     a_failed_opening_lets_the_next_one_in
     a_newer_schema_is_refused
+    a_schema_is_not_changed_under_a_live_server
     what_was_written_is_there_after_closing
 }
 
@@ -64,6 +65,34 @@ async fn a_failed_opening_lets_the_next_one_in(fixture: &DatabaseFixture) {
     tokio::time::timeout(patience, fixture.open())
         .await
         .unwrap();
+}
+
+/// On SQLite there is no other server: what is registered is from before a crash.
+async fn a_schema_is_not_changed_under_a_live_server(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
+    let execute = async |sql: &'static str| {
+        let executed = db.transact(move |tx| Box::pin(tx.query(sql).execute()));
+        let executed: Result<u64, StoreError> = executed.await;
+        assert_eq!(executed.unwrap(), 1, "{sql}");
+    };
+    let is_refused = async || match fixture.try_open().await.err() {
+        Some(StoreError::Unusable(reason)) => {
+            assert!(reason.contains("stop every server"), "{reason}");
+            true
+        }
+        // The change is made again, which its tables are in the way of.
+        Some(_) => false,
+        None => panic!("the tables are there"),
+    };
+    execute("INSERT INTO ledger_nodes (id, deadline) VALUES ('node', 9999999999999)").await;
+    drop(fixture.open().await);
+    execute(
+        "DELETE FROM schema_versions WHERE version = (SELECT MAX(version) FROM schema_versions)",
+    )
+    .await;
+    assert_eq!(is_refused().await, !db.is_sqlite());
+    execute("UPDATE ledger_nodes SET deadline = 1").await;
+    assert!(!is_refused().await);
 }
 
 async fn a_newer_schema_is_refused(fixture: &DatabaseFixture) {

@@ -87,7 +87,7 @@ impl Selection {
             workspace: self.workspace,
             key: self.key,
             model: self.model.as_deref(),
-            since: self.span.first(now),
+            ..UsageFilter::shown(self.span, now)
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{Layout, PanelError, Section, Visit, render};
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use estrade_model::{ProjectId, Timestamp};
+use estrade_model::Timestamp;
 use estrade_server::app::AppState;
 use estrade_service::platform::projects::{self, PageOfProjects, ProjectSummary};
 use estrade_service::platform::traffic::SPARKLINE_STEPS;
@@ -65,7 +65,7 @@ pub(super) async fn list_projects(
     let list = ListQuery {
         before: query.before,
     };
-    let mut page = PageOfProjects {
+    let page = PageOfProjects {
         before: list.before()?,
         search: (!search.is_empty()).then(|| search.clone()),
         count: PAGE_SIZE + 1,
@@ -73,12 +73,9 @@ pub(super) async fn list_projects(
     let total = projects::count_projects(&app.core, &visit.scope).await?;
     let mut found = projects::list_summaries(&app.core, &visit.scope, &page).await?;
     let next = split_page(&mut found, |it| it.project.id);
-    let ids: Vec<ProjectId> = found.iter().map(|it| it.project.id).collect();
     let mut sparklines = HashMap::new();
-    if !ids.is_empty() {
-        page.count = PAGE_SIZE;
-        let traffic = &app.services.traffic;
-        sparklines = traffic.list_sparklines(&visit.scope, &page, &ids).await?;
+    if !found.is_empty() {
+        sparklines = app.services.traffic.list_sparklines(&found).await?;
     }
     let rows = found.into_iter().map(|it| {
         let steps = sparklines.remove(&it.project.id);
