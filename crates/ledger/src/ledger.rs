@@ -144,6 +144,11 @@ impl Ledger {
         self.unrecorded.load(Ordering::Relaxed)
     }
 
+    /// Calls of an earlier run that the journal had, and that are not closed yet.
+    pub fn unrecovered(&self) -> usize {
+        self.journal.unrecovered()
+    }
+
     pub(crate) fn count_unrecorded(&self, calls: usize) {
         self.unrecorded.fetch_add(calls as u64, Ordering::Relaxed);
     }

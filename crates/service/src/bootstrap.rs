@@ -1,6 +1,7 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
 use crate::core::Core;
+use crate::jobs::Jobs;
 use crate::keyring::{self, Audience, Keyring};
 use crate::open_error::cannot;
 use crate::priority_gate::PriorityGate;
@@ -92,6 +93,7 @@ async fn open_installation(
         master,
         keyring: ArcSwap::from_pointee(keyring),
         priority_gate: PriorityGate::default(),
+        jobs: Jobs::default(),
     }))
 }
 

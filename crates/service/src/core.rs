@@ -1,5 +1,6 @@
 //! What every service needs, built once at start.
 
+use crate::jobs::Jobs;
 use crate::keyring::Keyring;
 use crate::priority_gate::PriorityGate;
 use crate::seal::MasterKey;
@@ -32,6 +33,8 @@ pub struct Core {
     pub(crate) keyring: ArcSwap<Keyring>,
     /// Lets background work yield to foreground requests.
     pub(crate) priority_gate: PriorityGate,
+    /// What background jobs report.
+    pub jobs: Jobs,
 }
 
 impl Core {

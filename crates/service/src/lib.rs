@@ -15,6 +15,7 @@ pub mod idempotency;
 pub mod identity;
 mod installation_paths;
 pub mod integrity;
+pub mod jobs;
 mod keyring;
 mod open_error;
 pub mod platform;

@@ -8,10 +8,10 @@ mod support;
 use estrade_model::Timestamp;
 use estrade_service::Origin;
 use estrade_service::ai::key_check::KeyCheck;
-use estrade_service::gc::rows::{run, sweep};
+use estrade_service::gc::rows::{prune_surplus_entries, run, sweep};
 use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::identity::tokens::{TokenRequest, create_any_token, list_any_tokens};
-use estrade_store::StoreError;
+use estrade_store::{Record, Row, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Installation, on_both_backends};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 on_both_backends! {
     everything_that_has_ended_is_removed_and_nothing_else
+    the_newest_entries_of_an_owner_stay
     a_last_use_is_written_down_when_the_server_stops
 }
 
@@ -81,6 +82,15 @@ async fn fill(at: &Installation, sql: &'static str, from: u32, count: u32, time:
         .unwrap();
 }
 
+/// How many entries are left, and the id of the oldest.
+struct Left(u64, String);
+
+impl Record for Left {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self(row.take()?, row.take()?))
+    }
+}
+
 /// The rows that others refer to.
 async fn add_referred(at: &Installation) {
     at.core
@@ -116,6 +126,67 @@ async fn everything_that_has_ended_is_removed_and_nothing_else(at: &Installation
         let left: u64 = at.core.db.read(count).fetch_one().await.unwrap();
         assert_eq!(left, 3, "{count}");
     }
+}
+
+/// Adds entries to the log of an owner, with ids that rise with their numbers.
+async fn add_entries(
+    at: &Installation,
+    owner: &'static str,
+    kind: &'static str,
+    (first, last): (u32, u32),
+) {
+    let now = at.core.now();
+    let added = at.core.db.transact(move |tx| {
+        Box::pin(async move {
+            tx.query(
+                "WITH RECURSIVE numbers (number) AS
+                     (SELECT CAST($4 AS BIGINT) UNION ALL SELECT number + 1 FROM numbers WHERE number < $1)
+                 INSERT INTO audit (owner_id, id, at, kind, action, subject, name, detail, fields, account_id,
+                                    token_id, email, by_session)
+                 SELECT CAST($2 AS TEXT), '0000000000000000' || CAST(10000000 + number AS TEXT), CAST($3 AS BIGINT),
+                        CAST($5 AS TEXT), 'env.update', '', '', '', '', '', '', '', FALSE FROM numbers",
+            )
+            .bind(last)
+            .bind(owner)
+            .bind(now)
+            .bind(first)
+            .bind(kind)
+            .execute()
+            .await
+        })
+    });
+    assert_eq!(added.await.unwrap(), u64::from(last - first + 1));
+}
+
+async fn the_newest_entries_of_an_owner_stay(at: &Installation) {
+    const MANY: &str = "0123456789abcdef00000001";
+    const FEW: &str = "0123456789abcdef00000002";
+    add_entries(at, MANY, "member", (1, 3)).await;
+    add_entries(at, MANY, "release", (4, 10)).await;
+    add_entries(at, MANY, "env", (11, 102_500)).await;
+    add_entries(at, FEW, "env", (1, 3)).await;
+    prune_surplus_entries(&at.core, &CancellationToken::new())
+        .await
+        .unwrap();
+    let left = async |owner: &'static str, kind: &'static str| {
+        let sql =
+            "SELECT COUNT(*), COALESCE(MIN(id), '') FROM audit WHERE owner_id = $1 AND kind = $2";
+        let read = at.core.db.read(sql).bind(owner).bind(kind);
+        let Left(count, oldest) = read.fetch_one().await.unwrap();
+        (count, oldest)
+    };
+    let id = |number: u32| format!("0000000000000000{}", 10_000_000 + number);
+    assert_eq!(left(MANY, "env").await, (100_000, id(2501)));
+    assert_eq!(left(MANY, "release").await, (0, String::new()));
+    // However much is changed, it stays known who got in.
+    assert_eq!(left(MANY, "member").await, (3, id(1)));
+    assert_eq!(left(FEW, "env").await, (3, id(1)));
+    add_entries(at, FEW, "session", (4, 100_005)).await;
+    prune_surplus_entries(&at.core, &CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(left(FEW, "session").await, (100_000, id(6)));
+    assert_eq!(left(FEW, "env").await, (3, id(1)));
 }
 
 async fn a_last_use_is_written_down_when_the_server_stops(at: &Installation) {

@@ -1,4 +1,4 @@
-//! The audit log. Nothing here changes an entry; entries go when they are too old.
+//! The audit log. Nothing here changes an entry; entries go when they are too old, or their owner has too many.
 
 use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value, value};
@@ -224,4 +224,108 @@ pub async fn prune_entries(db: &Db, before: Timestamp, limit: u32) -> Result<u64
     let sql = "DELETE FROM audit WHERE (owner_id, id) IN
                (SELECT owner_id, id FROM audit WHERE at < $1 ORDER BY at LIMIT $2)";
     prune(db, sql, before, limit).await
+}
+
+/// A page of the owners that have entries since a moment, in the order of their ids.
+pub async fn list_owners_since(
+    db: &Db,
+    since: Timestamp,
+    after: Option<OwnerId>,
+    count: u32,
+) -> Result<Vec<OwnerId>, StoreError> {
+    db.read(
+        // The inner limit is none, but keeps SQLite from merging the two: it would read all of the table along its
+        // primary key rather than the index by time.
+        "SELECT DISTINCT owner_id FROM
+         (SELECT owner_id FROM audit WHERE at >= $1 ORDER BY at LIMIT 9223372036854775807) AS recent
+         WHERE owner_id > $2 ORDER BY owner_id LIMIT $3",
+    )
+    .bind(since)
+    .bind(id_text(after))
+    .bind(count)
+    .fetch_all()
+    .await
+}
+
+macro_rules! resource_kinds {
+    ($first:literal $(, $kind:literal)*) => {
+        /// Kinds of entries about what an owner has, which whoever works with it can write many of. Their number is
+        /// bounded together, and apart from that of the others, which say who got in: many of these must not push out
+        /// those.
+        pub const RESOURCE_KINDS: &[&str] = &[$first $(, $kind)*];
+
+        const NEWEST_SURPLUS_OF_RESOURCES: &str = concat!(
+            "SELECT id FROM audit WHERE owner_id = $1 AND kind IN ('",
+            $first,
+            $("', '", $kind,)*
+            "') ORDER BY id DESC LIMIT 1 OFFSET $2"
+        );
+    };
+}
+resource_kinds!(
+    "key",
+    "workspace",
+    "provider",
+    "project",
+    "release",
+    "env",
+    "domain",
+    "disk",
+    "network"
+);
+
+/// The newest entry of an owner among those of [`RESOURCE_KINDS`] that `kept` newer ones come after.
+pub async fn newest_surplus_of_resources(
+    db: &Db,
+    owner: OwnerId,
+    kept: u32,
+) -> Result<Option<AuditId>, StoreError> {
+    db.read(NEWEST_SURPLUS_OF_RESOURCES)
+        .bind(owner)
+        .bind(kept)
+        .fetch_optional()
+        .await
+}
+
+/// The newest entry of an owner among those of one kind that `kept` newer ones come after.
+pub async fn newest_surplus_of_kind(
+    db: &Db,
+    owner: OwnerId,
+    kind: &str,
+    kept: u32,
+) -> Result<Option<AuditId>, StoreError> {
+    db.read(
+        "SELECT id FROM audit WHERE owner_id = $1 AND kind = $2 ORDER BY id DESC LIMIT 1 OFFSET $3",
+    )
+    .bind(owner)
+    .bind(kind)
+    .bind(kept)
+    .fetch_optional()
+    .await
+}
+
+/// Removes up to `limit` entries of one kind of an owner, the oldest first, but none after `last`; returns how many
+/// there were.
+pub async fn prune_entries_of(
+    db: &Db,
+    owner: OwnerId,
+    kind: &'static str,
+    last: AuditId,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    db.transact(move |tx| {
+        Box::pin(async move {
+            tx.query(
+                "DELETE FROM audit WHERE owner_id = $1 AND id IN
+                 (SELECT id FROM audit WHERE owner_id = $1 AND kind = $2 AND id <= $3 ORDER BY id LIMIT $4)",
+            )
+            .bind(owner)
+            .bind(kind)
+            .bind(last)
+            .bind(limit)
+            .execute()
+            .await
+        })
+    })
+    .await
 }

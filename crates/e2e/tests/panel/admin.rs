@@ -182,6 +182,11 @@ async fn the_state_of_the_installation_is_shown(app: &TestApp) {
         "Docker Engine",
         "Certificates",
         "are free",
+        "Calls of an earlier run to be closed",
+        "Background jobs",
+        "Remove old calls",
+        "Remove unused files",
+        "Order certificates",
         "Last warnings",
     ] {
         assert!(page.contains(text), "{text}: {page}");

@@ -61,6 +61,10 @@ impl InFlightJournal {
         recovered.len() - before
     }
 
+    pub(crate) fn unrecovered(&self) -> usize {
+        lock(&self.recovered).len()
+    }
+
     /// Wakes the writer thread. The source has to return the new call already. One relaxed load per call while the
     /// writer is awake.
     pub(crate) fn wake(&self) {

@@ -6,13 +6,15 @@ use crate::idempotency::{Idempotency, RENEW_INTERVAL};
 use crate::identity::credentials::AccountTokens;
 use crate::identity::login::Logins;
 use crate::identity::sessions::{self, Sessions};
+use crate::jobs::Job;
 use crate::platform::traffic::{HALF_HOURS_RETENTION, MINUTES_RETENTION};
 use crate::{Core, Error, Result, ai::usage, audit, identity::login};
 use estrade_ledger::retention;
-use estrade_model::Timestamp;
+use estrade_model::audit::Action;
 use estrade_model::error::error_chain;
+use estrade_model::{OwnerId, Timestamp};
 use estrade_store::{
-    StoreError, acme, audit as entries, changes, disks, former_names, idempotency as answers,
+    Db, StoreError, acme, audit as entries, changes, disks, former_names, idempotency as answers,
     invitations, keys, login_attempts, reset_links, sessions as session_rows, tokens, traffic,
 };
 use futures_util::future::BoxFuture;
@@ -25,10 +27,13 @@ use tokio_util::sync::CancellationToken;
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 /// How often what has ended is removed.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
-/// How often calls that are too old or too many are removed.
+/// How often calls and entries of the audit log that are too old or too many are removed.
 const PRUNE_CALLS_INTERVAL: Duration = Duration::from_mins(10);
 /// Rows that one transaction removes: a backlog never holds up the writer for long.
 const BATCH_ROWS: u32 = 1000;
+/// Who has not written an entry of the audit log for so long was below the limit when it was last counted: longer than
+/// [`PRUNE_CALLS_INTERVAL`] and a run take.
+const SURPLUS_WINDOW: Duration = Duration::from_hours(1);
 /// How long the change feed goes back; followers lag by a second, not by an hour.
 const CHANGES_RETENTION: Duration = Duration::from_hours(1);
 /// How long an expired token is still listed, so that its owner can see why it stopped working.
@@ -57,10 +62,7 @@ pub fn run(
                 &tokens, &sessions, &keys, &logins
             )),
             repeat(SWEEP_INTERVAL, &stop, || sweep(&core, &stop)),
-            repeat(PRUNE_CALLS_INTERVAL, &stop, || async {
-                let pruned = retention::prune(&usage::ledger_context(&core), &stop).await;
-                report("remove calls that are too old", pruned.map_err(Error::from));
-            }),
+            repeat(PRUNE_CALLS_INTERVAL, &stop, || prune_surplus(&core, &stop)),
             repeat(RENEW_INTERVAL, &stop, || renew_idempotency_leases(
                 &idempotency
             )),
@@ -136,72 +138,147 @@ fn report(what: &'static str, result: Result<()>) {
 pub async fn sweep(core: &Core, stop: &CancellationToken) {
     let (db, now) = (&core.db, core.now());
     let old = now.before(CHANGES_RETENTION);
-    drain("changes", stop, || {
+    drain(core, "changes", stop, || {
         changes::prune_changes(db, old, BATCH_ROWS)
     })
     .await;
     let old = oldest_failure_kept(core).await;
-    drain("login_failures", stop, || {
+    drain(core, "login_failures", stop, || {
         login_attempts::prune_failures(db, old, BATCH_ROWS)
     })
     .await;
     let old = now.before(login::NETWORK_RETENTION);
-    drain("login_networks", stop, || {
+    drain(core, "login_networks", stop, || {
         login_attempts::prune_networks(db, old, BATCH_ROWS)
     })
     .await;
     let old = now.before(EXPIRED_TOKENS_RETENTION);
-    drain("tokens", stop, || tokens::prune_tokens(db, old, BATCH_ROWS)).await;
+    drain(core, "tokens", stop, || {
+        tokens::prune_tokens(db, old, BATCH_ROWS)
+    })
+    .await;
     let old = now.before(sessions::RETENTION);
-    drain("sessions", stop, || {
+    drain(core, "sessions", stop, || {
         session_rows::prune_sessions(db, old, BATCH_ROWS)
     })
     .await;
-    drain("reset_links", stop, || {
+    drain(core, "reset_links", stop, || {
         reset_links::prune_links(db, now, BATCH_ROWS)
     })
     .await;
-    drain("idempotency", stop, || {
+    drain(core, "idempotency", stop, || {
         answers::prune_idempotency(db, now, BATCH_ROWS)
     })
     .await;
-    drain("invitations", stop, || {
+    drain(core, "invitations", stop, || {
         invitations::prune_invitations(db, now, BATCH_ROWS)
     })
     .await;
     let old = now.before(FORMER_NAMES_RETENTION);
-    drain("former_names", stop, || {
+    drain(core, "former_names", stop, || {
         former_names::prune_former_names(db, old, BATCH_ROWS)
     })
     .await;
     let old = now.before(UNUSED_DISKS_RETENTION);
-    drain("unused_disks", stop, || {
+    drain(core, "unused_disks", stop, || {
         disks::prune_unused(db, old, BATCH_ROWS)
     })
     .await;
     let old = now.before(MINUTES_RETENTION);
-    drain("project_traffic", stop, || {
+    drain(core, "project_traffic", stop, || {
         traffic::prune_minutes(db, old, BATCH_ROWS)
     })
     .await;
     let old = now.before(HALF_HOURS_RETENTION);
-    drain("project_traffic", stop, || {
+    drain(core, "project_traffic", stop, || {
         traffic::prune_half_hours(db, old, BATCH_ROWS)
     })
     .await;
     let old = now.before(audit::RETENTION);
-    drain("audit", stop, || {
+    drain(core, "audit", stop, || {
         entries::prune_entries(db, old, BATCH_ROWS)
     })
     .await;
-    drain("acme_challenges", stop, || {
+    drain(core, "acme_challenges", stop, || {
         acme::prune_challenges(db, now, BATCH_ROWS)
     })
     .await;
-    drain("key_old_secrets", stop, || {
+    drain(core, "key_old_secrets", stop, || {
         keys::prune_old_secrets(db, now, BATCH_ROWS)
     })
     .await;
+    core.jobs.finish(Job::RemoveExpired, core.now());
+}
+
+/// Removes what is too much: entries of audit logs, and calls.
+async fn prune_surplus(core: &Core, stop: &CancellationToken) {
+    let cut = prune_surplus_entries(core, stop).await;
+    if let Err(error) = &cut {
+        let text = format!("audit: {}", error_chain(error));
+        core.jobs.fail(Job::PruneCalls, core.now(), text);
+    }
+    report("remove entries of the audit log", cut);
+    let pruned = retention::prune(&usage::ledger_context(core), stop).await;
+    if let Err(error) = &pruned {
+        core.jobs
+            .fail(Job::PruneCalls, core.now(), error_chain(error));
+    }
+    report("remove calls that are too old", pruned.map_err(Error::from));
+    core.jobs.finish(Job::PruneCalls, core.now());
+}
+
+/// Removes the oldest entries of owners that have too many. Only who has written lately can have: the others are not
+/// counted every time.
+pub async fn prune_surplus_entries(core: &Core, stop: &CancellationToken) -> Result<()> {
+    let (db, since) = (&core.db, core.now().before(SURPLUS_WINDOW));
+    let mut after = None;
+    loop {
+        let owners = entries::list_owners_since(db, since, after, BATCH_ROWS).await?;
+        for owner in &owners {
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            let gone = prune_surplus_of(db, *owner, stop).await?;
+            if gone > 0 {
+                tracing::warn!(%owner, gone, "an audit log is too long, its oldest entries were removed");
+            }
+        }
+        match owners.last() {
+            Some(last) if owners.len() >= BATCH_ROWS as usize => after = Some(*last),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Removes the oldest entries of an owner that has too many; returns how many there were.
+async fn prune_surplus_of(
+    db: &Db,
+    owner: OwnerId,
+    stop: &CancellationToken,
+) -> std::result::Result<u64, StoreError> {
+    let mut gone = 0;
+    let prune = |kind, last| {
+        remove_all(stop, move || {
+            entries::prune_entries_of(db, owner, kind, last, BATCH_ROWS)
+        })
+    };
+    let kept = audit::MAX_ENTRIES;
+    if let Some(last) = entries::newest_surplus_of_resources(db, owner, kept).await? {
+        for kind in entries::RESOURCE_KINDS {
+            gone += prune(*kind, last).await?;
+        }
+    }
+    let kinds = Action::ALL.iter().map(|action| action.kind());
+    let mut others: Vec<_> = kinds
+        .filter(|kind| !entries::RESOURCE_KINDS.contains(kind))
+        .collect();
+    others.dedup();
+    for kind in others {
+        if let Some(last) = entries::newest_surplus_of_kind(db, owner, kind, kept).await? {
+            gone += prune(kind, last).await?;
+        }
+    }
+    Ok(gone)
 }
 
 /// Sums of failed logins from before this moment have faded, or are too many.
@@ -211,19 +288,33 @@ async fn oldest_failure_kept(core: &Core) -> Timestamp {
     surplus.ok().flatten().map_or(faded, |at| at.max(faded))
 }
 
-async fn drain<F>(table: &'static str, stop: &CancellationToken, prune: impl Fn() -> F)
+async fn drain<F>(core: &Core, table: &'static str, stop: &CancellationToken, prune: impl Fn() -> F)
 where
     F: Future<Output = std::result::Result<u64, StoreError>>,
 {
+    if let Err(error) = remove_all(stop, prune).await {
+        let error = error_chain(&error);
+        tracing::warn!(table, error, "cannot remove what has ended");
+        let text = format!("{table}: {error}");
+        core.jobs.fail(Job::RemoveExpired, core.now(), text);
+    }
+}
+
+/// Removes batches until one is not full; returns how many rows there were.
+async fn remove_all<F>(
+    stop: &CancellationToken,
+    prune: impl Fn() -> F,
+) -> std::result::Result<u64, StoreError>
+where
+    F: Future<Output = std::result::Result<u64, StoreError>>,
+{
+    let mut all = 0;
     while !stop.is_cancelled() {
-        match prune().await {
-            Ok(gone) if gone < u64::from(BATCH_ROWS) => return,
-            Ok(_) => {}
-            Err(error) => {
-                let error = error_chain(&error);
-                tracing::warn!(table, error, "cannot remove what has ended");
-                return;
-            }
+        let gone = prune().await?;
+        all += gone;
+        if gone < u64::from(BATCH_ROWS) {
+            break;
         }
     }
+    Ok(all)
 }

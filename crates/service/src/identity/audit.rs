@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// How long entries are kept.
 pub(crate) const RETENTION: Duration = Duration::from_hours(400 * 24);
+/// How many entries of one owner are kept, the newest: a tenant must not fill the disk with changes. So many of those
+/// about what it has, and so many of each kind of those about who got in, which the former must not push out.
+pub(crate) const MAX_ENTRIES: u32 = 100_000;
 /// How many refused sign-ins of an account are written down within [`REFUSALS_WINDOW`]: anyone can cause them.
 const MAX_REFUSALS: u32 = 10;
 const REFUSALS_WINDOW: Duration = Duration::from_hours(1);

@@ -10,7 +10,9 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
+use estrade_model::Timestamp;
 use estrade_server::app::AppState;
+use estrade_service::jobs::{Job, JobReport};
 use estrade_service::recent_errors::{self, LoggedProblem};
 use estrade_service::status::{DatabaseState, InstallationStatus, read_status};
 
@@ -30,7 +32,46 @@ struct StatusPage {
     disk: Option<DiskBar>,
     database_size: String,
     engine_free: String,
+    /// Calls that wait to be written, calls of an earlier run that wait, and calls that were lost.
+    unwritten_calls: usize,
+    unrecovered_calls: usize,
+    unrecorded_calls: u64,
+    jobs: Vec<JobRow>,
     problems: Vec<LoggedProblem>,
+}
+
+/// A background job and how it went.
+struct JobRow {
+    name: &'static str,
+    badge: (&'static str, &'static str),
+    last_run: Option<Timestamp>,
+    last_error: Option<(Timestamp, String)>,
+}
+
+impl JobRow {
+    /// Orders of certificates are repeated after hours, while their job ends a run every half minute: whether they
+    /// fail is read from the orders.
+    fn new(report: JobReport, do_orders_fail: bool) -> Self {
+        let orders = report.job == Job::OrderCertificates && report.last_run.is_some();
+        let is_failing = report.is_failing || (orders && do_orders_fail);
+        Self {
+            name: match report.job {
+                Job::RemoveExpired => "Remove expired records",
+                Job::PruneCalls => "Remove old calls",
+                Job::CollectBlobs => "Remove unused files",
+                Job::CollectImages => "Remove unused images",
+                Job::OrderCertificates => "Order certificates",
+                Job::CheckDomains => "Check new domains",
+            },
+            badge: match report.last_run {
+                _ if is_failing => ("bad", "Failed"),
+                None => ("off", "Not run yet"),
+                Some(_) => ("ok", "In order"),
+            },
+            last_run: report.last_run,
+            last_error: report.last_error,
+        }
+    }
 }
 
 struct DiskBar {
@@ -61,6 +102,8 @@ async fn show_status(State(app): State<AppState>, visit: Visit) -> Result<Respon
     let caller = &visit.scope.caller;
     let directory = Some(app.spool.directory());
     let status = read_status(&app.core, &app.services, caller, directory).await?;
+    let jobs = app.core.jobs.list().into_iter();
+    let do_orders_fail = status.certificates.failing > 0;
     let size = |count: Option<u64>| count.map_or_else(|| "not known".to_owned(), bytes);
     render(&StatusPage {
         layout: visit.layout("Status", Section::AdminStatus),
@@ -81,6 +124,12 @@ async fn show_status(State(app): State<AppState>, visit: Visit) -> Result<Respon
         disk: status.data_disk.map(DiskBar::new),
         database_size: size(status.database_bytes),
         engine_free: size(status.engine_free),
+        unwritten_calls: app.ledger.unwritten(),
+        unrecovered_calls: app.ledger.unrecovered(),
+        unrecorded_calls: app.ledger.unrecorded(),
+        jobs: jobs
+            .map(|report| JobRow::new(report, do_orders_fail))
+            .collect(),
         problems: recent_errors::list(),
         status,
     })

@@ -15,6 +15,7 @@ mod reachable;
 mod retention;
 mod sweep;
 
+use crate::jobs::Job;
 use crate::{Core, Result, gc::startup};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
@@ -80,6 +81,11 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
                 return;
             };
             let took = began.elapsed();
+            let (jobs, now) = (&collector.core.jobs, collector.core.now());
+            if let Err(error) = &done {
+                jobs.fail(Job::CollectBlobs, now, error_chain(error));
+            }
+            jobs.finish(Job::CollectBlobs, now);
             match &done {
                 // Once per outage.
                 Err(error) if !failing => {

@@ -3,6 +3,7 @@
 
 use super::Acme;
 use super::order::OrderError;
+use crate::jobs::Job;
 use crate::watch::Watch;
 use crate::{Error, Result};
 use estrade_model::domain::HostName;
@@ -57,7 +58,13 @@ impl Acme {
                 }
                 if look_at <= Instant::now() {
                     look_at = Instant::now() + LOOK_EVERY;
-                    report(self.look().await);
+                    let looked = self.look().await;
+                    if let Err(error) = &looked {
+                        self.fail_job(error_chain(error));
+                    }
+                    let (jobs, now) = (&self.core.jobs, self.core.now());
+                    jobs.finish(Job::OrderCertificates, now);
+                    report(looked);
                 }
                 report(self.begin(&mut jobs, &stop).await);
                 tokio::select! {
@@ -157,10 +164,16 @@ impl Acme {
             Err(error) => {
                 let problem = error_chain(&error);
                 tracing::warn!(%host, problem, "could not get a certificate, trying again later");
+                self.fail_job(format!("{host}: {problem}"));
                 report(self.fail(host, failures, problem).await);
             }
         }
         self.issued.notify_waiters();
+    }
+
+    fn fail_job(&self, error: String) {
+        let (jobs, now) = (&self.core.jobs, self.core.now());
+        jobs.fail(Job::OrderCertificates, now, error);
     }
 
     async fn fail(&self, host: &HostName, failures: u32, problem: String) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::dns::{self, Finding};
 use super::{MIN_CHECK_DELAY, NOT_FOUND, on_the_wire};
 use crate::identity::access::ProjectOperation;
+use crate::jobs::Job;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::Timestamp;
 use estrade_model::domain::{Domain, DomainId};
@@ -58,7 +59,9 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
             if let Err(error) = checked {
                 let error = error_chain(&error);
                 tracing::warn!(error, "cannot check pending domains, trying again");
+                core.jobs.fail(Job::CheckDomains, core.now(), error);
             }
+            core.jobs.finish(Job::CheckDomains, core.now());
         }
     })
 }

@@ -4,6 +4,7 @@
 //! not name was not about to be used.
 
 use super::volumes::{self, is_removed};
+use crate::jobs::Job;
 use crate::platform::containers::disk_room;
 use crate::{Core, Result};
 use estrade_model::Timestamp;
@@ -47,14 +48,14 @@ pub(in super::super) async fn collect(core: &Core) -> bool {
             Ok(complete) => all &= complete,
             Err(error) => {
                 all = false;
-                tracing::warn!(
-                    step,
-                    error = error_chain(&error),
-                    "cannot clean up the engine"
-                );
+                let error = error_chain(&error);
+                tracing::warn!(step, error, "cannot clean up the engine");
+                let text = format!("{step}: {error}");
+                core.jobs.fail(Job::CollectImages, now, text);
             }
         }
     }
+    core.jobs.finish(Job::CollectImages, core.now());
     all
 }
 
