@@ -75,6 +75,7 @@ pub fn settings(config: &Config) -> Result<Settings, OpenError> {
         },
         login_failures_per_account: cap(limits.login_failures_per_account),
         login_failures_per_address: cap(limits.login_failures_per_address),
+        invitations_create_accounts: config.accounts.invitations_create_accounts,
         release_history: limits.release_history.get(),
         skew: Duration::from_secs(config.edge.skew_seconds),
         public_url: match &config.platform.public_url {

@@ -14,7 +14,9 @@ use estrade_model::secret::Secret;
 use estrade_model::team::{CreateTeam, Invite, Role, Team};
 use estrade_service::audit::list_entries;
 use estrade_service::identity::access::{Origin, Scope, scope_of};
-use estrade_service::identity::accounts::{create_account_by, search_accounts, set_disabled_by};
+use estrade_service::identity::accounts::{
+    create_account_by, find_account, search_accounts, set_disabled_by,
+};
 use estrade_service::identity::invitations::{
     create_invitation, delete_invitation, join_as_new, list_invitations, peek_invitation,
 };
@@ -23,7 +25,7 @@ use estrade_service::identity::teams::create_team;
 use estrade_service::platform::domains::{create_domain, list_domains};
 use estrade_service::platform::move_project::move_project;
 use estrade_service::platform::projects::{create_project, list_projects, read_project};
-use estrade_service::{Caller, Error, Result};
+use estrade_service::{Caller, Error, Result, Settings};
 use estrade_store::audit::AuditFilter;
 use serde_json::{from_value, json};
 use support::{Installation, on_both_backends};
@@ -31,7 +33,10 @@ use support::{Installation, on_both_backends};
 on_both_backends! {
     only_administrators_manage_accounts
     accounts_are_searched_in_pages
-    an_invitation_makes_an_account_once
+    an_invitation_of_an_administrator_makes_an_account_once
+    an_invitation_of_anybody_else_makes_no_account
+    an_invitation_of_a_former_administrator_makes_no_account
+    every_invitation_makes_an_account_where_it_is_configured
     an_invitation_is_withdrawn
     a_project_moves_to_a_team_with_its_domains
     who_may_not_move_a_project
@@ -171,26 +176,39 @@ async fn accounts_are_searched_in_pages(at: &Installation) {
     assert_eq!(code(refused), "no_permission");
 }
 
-async fn an_invitation_makes_an_account_once(at: &Installation) {
-    let ada = at.person("ada").await;
+async fn join(at: &Installation, token: &str, password: &str) -> Result<String> {
+    let (name, password) = ("New Person".parse().unwrap(), Secret(password.to_owned()));
+    let origin = Origin {
+        address: Some("192.0.2.9".parse().unwrap()),
+        request: None,
+    };
+    join_as_new(&at.core, token, name, password, origin).await
+}
+
+/// The log of whoever has that address.
+async fn log_of(at: &Installation, email: &str, action: &str) -> Vec<AuditEntry> {
+    let found = find_account(&at.core, &email.parse().unwrap()).await;
+    let mut owner = at.person("reader").await;
+    owner.account = found.unwrap().id;
+    log(at, &own(at, &owner).await, action).await
+}
+
+async fn an_invitation_of_an_administrator_makes_an_account_once(at: &Installation) {
+    let ada = administrator(at).await;
     let (team, scope) = team_of(at, &ada).await;
     let token = invite(at, &ada, &team, "new@example.com").await;
     let offer = peek_invitation(&at.core, &token).await.unwrap().unwrap();
     assert_eq!(offer.invitation.team_name, "The Analysts");
     assert_eq!(offer.invitation.email, "new@example.com");
-    assert!(!offer.has_account);
+    assert!(offer.creates_account);
     assert!(peek_invitation(&at.core, "x").await.unwrap().is_none());
-    let join = |token: &str, password: &str| {
-        let (token, password) = (token.to_owned(), Secret(password.to_owned()));
-        async move {
-            let (name, origin) = ("New Person".parse().unwrap(), Origin::default());
-            join_as_new(&at.core, &token, name, password, origin).await
-        }
-    };
-    assert_eq!(code(join("x", "correct horse").await), "not_found");
+    assert_eq!(code(join(at, "x", "correct horse").await), "not_found");
     // A password that is not acceptable leaves the link good.
-    assert_eq!(code(join(&token, "short").await), "invalid");
-    let both = tokio::join!(join(&token, "correct horse"), join(&token, "other horse"));
+    assert_eq!(code(join(at, &token, "short").await), "invalid");
+    let both = tokio::join!(
+        join(at, &token, "correct horse"),
+        join(at, &token, "other horse")
+    );
     let answers = [code(both.0), code(both.1)];
     assert!(
         answers.contains(&"ok") && answers.contains(&"not_found"),
@@ -208,17 +226,69 @@ async fn an_invitation_makes_an_account_once(at: &Installation) {
         (Role::Viewer, "New Person")
     );
     assert_eq!(log(at, &scope, "member.join").await.len(), 1);
+    let made = log_of(at, "new@example.com", "account.create").await;
+    assert_eq!(made.len(), 1);
+    assert_eq!(made[0].detail, format!("invited by {}", ada.email));
+    assert_eq!(made[0].address.as_deref(), Some("192.0.2.9"));
     // For an address that has an account, the account joins.
-    let token = invite(at, &ada, &team, "ada@example.com").await;
-    assert!(
-        peek_invitation(&at.core, &token)
-            .await
-            .unwrap()
-            .unwrap()
-            .has_account
-    );
-    assert_eq!(code(join(&token, "correct horse").await), "account_exists");
+    let token = invite(at, &ada, &team, "reader@example.com").await;
+    let offer = peek_invitation(&at.core, &token).await.unwrap().unwrap();
+    assert!(!offer.creates_account);
+    let refused = join(at, &token, "correct horse").await;
+    assert_eq!(code(refused), "no_permission");
     assert!(peek_invitation(&at.core, &token).await.unwrap().is_some());
+}
+
+async fn an_invitation_of_anybody_else_makes_no_account(at: &Installation) {
+    let (eve, _) = (at.person("eve").await, at.person("bob").await);
+    let (team, _) = team_of(at, &eve).await;
+    // Nothing tells the address that has an account from the one that has none.
+    for email in ["bob@example.com", "ceo@example.com"] {
+        let token = invite(at, &eve, &team, email).await;
+        let offer = peek_invitation(&at.core, &token).await.unwrap().unwrap();
+        assert!(!offer.creates_account, "{email}");
+        let refused = join(at, &token, "correct horse").await.unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("ask the administrator"), "{email}: {text}");
+        // It stays good for the account that the administrator makes.
+        assert!(peek_invitation(&at.core, &token).await.unwrap().is_some());
+    }
+    let found = find_account(&at.core, &"ceo@example.com".parse().unwrap()).await;
+    assert!(matches!(found, Err(Error::NotFound(_))));
+}
+
+async fn an_invitation_of_a_former_administrator_makes_no_account(at: &Installation) {
+    let ada = administrator(at).await;
+    let (team, _) = team_of(at, &ada).await;
+    let token = invite(at, &ada, &team, "new@example.com").await;
+    let demote = at.core.db.transact(|tx| {
+        let sql = "UPDATE accounts SET admin = FALSE WHERE email = 'root@example.com'";
+        Box::pin(async move { tx.query(sql).execute().await })
+    });
+    assert_eq!(demote.await.unwrap(), 1);
+    let refused = join(at, &token, "correct horse").await;
+    assert_eq!(code(refused), "no_permission");
+    assert!(peek_invitation(&at.core, &token).await.unwrap().is_some());
+}
+
+async fn every_invitation_makes_an_account_where_it_is_configured(at: &Installation) {
+    let ada = at.person("ada").await;
+    let (team, _) = team_of(at, &ada).await;
+    let token = invite(at, &ada, &team, "new@example.com").await;
+    let core = at
+        .another_core(Settings {
+            invitations_create_accounts: true,
+            ..at.core.settings.clone()
+        })
+        .await;
+    let (name, password) = (
+        "New Person".parse().unwrap(),
+        Secret("correct horse".into()),
+    );
+    let joined = join_as_new(&core, &token, name, password, Origin::default()).await;
+    assert_eq!(joined.unwrap(), "new@example.com");
+    let made = log_of(at, "new@example.com", "account.create").await;
+    assert_eq!(made[0].detail, "invited by ada@example.com");
 }
 
 async fn an_invitation_is_withdrawn(at: &Installation) {

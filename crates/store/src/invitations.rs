@@ -29,6 +29,7 @@ pub struct Grant {
     /// In which team.
     pub team: TeamId,
     pub role: Role,
+    pub invited_by: AccountId,
 }
 
 impl Record for Grant {
@@ -36,6 +37,7 @@ impl Record for Grant {
         Ok(Self {
             team: row.take()?,
             role: row.parse()?,
+            invited_by: row.take()?,
         })
     }
 }
@@ -88,6 +90,7 @@ pub struct OpenInvitation {
     pub email: String,
     pub role: Role,
     pub expires_at: Timestamp,
+    pub invited_by: AccountId,
 }
 
 impl Record for OpenInvitation {
@@ -99,6 +102,7 @@ impl Record for OpenInvitation {
             email: row.take()?,
             role: row.parse()?,
             expires_at: row.take()?,
+            invited_by: row.take()?,
         })
     }
 }
@@ -106,7 +110,7 @@ impl Record for OpenInvitation {
 macro_rules! select_open {
     ($condition:literal) => {
         concat!(
-            "SELECT i.id, i.team_id, t.name, i.email, i.role, i.expires_at
+            "SELECT i.id, i.team_id, t.name, i.email, i.role, i.expires_at, i.invited_by
              FROM invitations i JOIN teams t ON t.id = i.team_id WHERE ",
             $condition
         )
@@ -172,7 +176,7 @@ pub async fn take_invitation(
     tx.query(
         "DELETE FROM invitations WHERE secret_hash = $1 AND email = $2 AND expires_at > $3
          AND NOT EXISTS (SELECT 1 FROM accounts d WHERE d.id = invited_by AND d.disabled)
-         RETURNING team_id, role",
+         RETURNING team_id, role, invited_by",
     )
     .bind(secret_hash)
     .bind(email)

@@ -69,6 +69,8 @@ pub struct Config {
     pub docker: Docker,
     /// How much anyone may use.
     pub limits: Limits,
+    /// Who gets an account.
+    pub accounts: Accounts,
     /// Plans that replace built-in ones or join them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub plans: BTreeMap<PlanName, Plan>,
@@ -95,6 +97,7 @@ impl Default for Config {
             blobs: Blobs::default(),
             docker: Docker::default(),
             limits: Limits::default(),
+            accounts: Accounts::default(),
             plans: BTreeMap::new(),
             ai: Ai::default(),
             usage: Usage::default(),
@@ -151,6 +154,14 @@ impl Config {
 pub struct Blobs {
     /// Absent: a directory inside `data_dir`; see [`Config::blob_store`].
     pub url: Option<BlobUrl>,
+}
+
+/// Who gets an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Accounts {
+    /// Whether invitations of people who are no administrators make accounts.
+    pub invitations_create_accounts: bool,
 }
 
 /// The usage ledger.

@@ -12,7 +12,7 @@ on_both_backends! {
 const PASSWORD: &str = "correct horse battery";
 
 /// An administrator who is signed in.
-async fn administrator(app: &TestApp) -> PanelClient {
+pub(crate) async fn administrator(app: &TestApp) -> PanelClient {
     let root = app.new_account_with("root", PASSWORD).await;
     let made = app.core().db.transact(move |tx| {
         let account = root.account.clone();

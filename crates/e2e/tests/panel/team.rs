@@ -1,10 +1,12 @@
 //! Teams, invitations, the audit log, and a project that moves.
 
+use crate::admin::administrator;
 use estrade_testkit::{ApiResponse, PanelClient, TestApp, on_both_backends};
 use serde_json::json;
 
 on_both_backends! {
     a_team_is_made_and_somebody_without_an_account_joins;
+    an_invitation_of_a_member_makes_no_account;
     an_invitation_is_for_one_person;
     roles_are_changed_and_members_removed;
     the_audit_log_is_shown_and_filtered;
@@ -55,8 +57,7 @@ async fn open(browser: &mut PanelClient, link: &str) -> (String, ApiResponse) {
 }
 
 async fn a_team_is_made_and_somebody_without_an_account_joins(app: &TestApp) {
-    app.new_account_with("ada", PASSWORD).await;
-    let mut ada = signed_in(app, "ada").await;
+    let mut ada = administrator(app).await;
     let empty = ada.get("/panel/team").await.assert(200).text();
     assert!(empty.contains("You are in no team yet"), "{empty}");
     ada.post("/panel/team/new", &[("name", "")])
@@ -121,6 +122,41 @@ async fn a_team_is_made_and_somebody_without_an_account_joins(app: &TestApp) {
     late.get("/panel/join?token=<script>").await.assert(404);
 }
 
+async fn an_invitation_of_a_member_makes_no_account(app: &TestApp) {
+    for name in ["eve", "bob"] {
+        app.new_account_with(name, PASSWORD).await;
+    }
+    let mut eve = signed_in(app, "eve").await;
+    let team = new_team(&mut eve, "The Analysts").await;
+    let form = eve.get(&format!("/panel/team/invite?team={team}")).await;
+    let form = form.assert(200).text();
+    assert!(form.contains("asks the administrator"), "{form}");
+    let mut pages = Vec::new();
+    for email in ["bob@example.com", "ceo@example.com"] {
+        let link = invite(&mut eve, &team, email, "viewer").await;
+        let mut stranger = app.panel();
+        let (path, page) = open(&mut stranger, &link).await;
+        let form = [
+            ("name", "Eve"),
+            ("password", PASSWORD),
+            ("repeated", PASSWORD),
+        ];
+        let refused = stranger.send(&path, &form).await.assert(403);
+        for shown in [page.text(), refused.text()] {
+            let sentence =
+                "ask the administrator for an account for this address, then open this link again";
+            assert!(shown.contains(sentence), "{shown}");
+            assert!(!shown.contains("Create account"), "{shown}");
+            pages.push(shown.replace(email, "EMAIL").replace(&path, "PATH"));
+        }
+    }
+    // Whether an address has an account is not told.
+    pages.dedup();
+    assert_eq!(pages.len(), 1, "{pages:#?}");
+    let form = [("email", "ceo@example.com"), ("password", PASSWORD)];
+    app.panel().send("/panel/sign-in", &form).await.assert(401);
+}
+
 async fn an_invitation_is_for_one_person(app: &TestApp) {
     for name in ["ada", "bob", "eve"] {
         app.new_account_with(name, PASSWORD).await;
@@ -144,7 +180,7 @@ async fn an_invitation_is_for_one_person(app: &TestApp) {
         ("password", PASSWORD),
         ("repeated", PASSWORD),
     ];
-    app.panel().send(&path, &form).await.assert(400);
+    app.panel().send(&path, &form).await.assert(403);
     let mut bob = signed_in(app, "bob").await;
     bob.send(&format!("{path}/accept"), &[]).await.assert(403);
     bob.post(&format!("{path}/accept"), &[]).await.assert(303);

@@ -63,7 +63,7 @@ pub(crate) async fn insert_account(
     Ok(networks::insert_network(tx, account.id.cast(), network, networks::DEFAULT, now).await?)
 }
 
-pub(crate) fn account_exists() -> Error {
+fn account_exists() -> Error {
     Error::conflict("account_exists", "an account with this address exists")
 }
 

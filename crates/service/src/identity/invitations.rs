@@ -1,8 +1,11 @@
 //! Invitations: links with which one account may join a team, once, within a week.
+//!
+//! Whoever makes an invitation has its link, and no mail proves the address that it is for. So only an administrator's
+//! makes the account, unless the configuration trusts every member with that: anyone else could take any address.
 
 use crate::audit::{Actor, Note};
 use crate::identity::access::{Operation, Origin, Scope, require_in_team};
-use crate::identity::accounts::{account_exists, insert_account};
+use crate::identity::accounts::insert_account;
 use crate::identity::passwords;
 use crate::{Caller, Core, Error, Result, random};
 use base64::Engine;
@@ -117,8 +120,8 @@ pub async fn join_team(core: &Core, caller: &Caller, token: &str) -> Result<Team
 #[derive(Debug, Clone)]
 pub struct InvitationOffer {
     pub invitation: OpenInvitation,
-    /// Whether there is an account with the invited address; otherwise [`join_as_new`] makes it.
-    pub has_account: bool,
+    /// Whether [`join_as_new`] would make the account. When it may not, this does not tell whether there is one.
+    pub creates_account: bool,
 }
 
 /// What a link offers; none when it is unknown, used or expired. It stays good.
@@ -127,16 +130,26 @@ pub async fn peek_invitation(core: &Core, token: &str) -> Result<Option<Invitati
     let Some(invitation) = found else {
         return Ok(None);
     };
-    let account = accounts::account_by_email(&core.db, &invitation.email).await?;
+    let inviter = accounts::account_by_id(&core.db, invitation.invited_by).await?;
+    let is_admin = inviter.is_some_and(|inviter| inviter.admin && !inviter.disabled);
+    let creates_account = may_create_accounts(core, is_admin)
+        && accounts::account_by_email(&core.db, &invitation.email)
+            .await?
+            .is_none();
     Ok(Some(InvitationOffer {
         invitation,
-        has_account: account.is_some(),
+        creates_account,
     }))
+}
+
+/// Whether the invitations of somebody make accounts.
+pub fn may_create_accounts(core: &Core, by_admin: bool) -> bool {
+    by_admin || core.settings.invitations_create_accounts
 }
 
 /// Makes the account that was invited and lets it join; returns the account's address.
 ///
-/// Whoever has the link is who was invited: it is the only way to an account without an administrator.
+/// Refused (403) when the invitation makes no account, or there is one.
 pub async fn join_as_new(
     core: &Core,
     token: &str,
@@ -147,8 +160,8 @@ pub async fn join_as_new(
     let not_found = || Error::NotFound("the invitation");
     // Before the password is hashed, which is expensive: strangers send any token.
     let offer = peek_invitation(core, token).await?.ok_or_else(not_found)?;
-    if offer.has_account {
-        return Err(account_exists());
+    if !offer.creates_account {
+        return Err(account_needed());
     }
     let password = passwords::hash_of_stranger(password).await?;
     let (secret_hash, now, network) = (hash(token), core.now(), core.new_id()?);
@@ -162,6 +175,7 @@ pub async fn join_as_new(
     };
     let email = account.email.clone();
     let actor = Actor::account(account.id, &email, origin);
+    let trusts_everybody = may_create_accounts(core, false);
     core.db
         .transact(move |tx| {
             let (account, password, actor) = (account.clone(), password.clone(), actor.clone());
@@ -169,10 +183,17 @@ pub async fn join_as_new(
                 let (id, email) = (account.id, account.email.as_str());
                 let grant = invitations::take_invitation(tx, secret_hash, email, now).await?;
                 let grant = grant.ok_or_else(not_found)?;
+                let inviter = grant.invited_by;
+                // Who invited may be an administrator no more.
+                if !trusts_everybody && !accounts::is_admin(tx, inviter).await? {
+                    return Err(account_needed());
+                }
                 insert_account(tx, &account, Some(&password), network, now).await?;
+                let inviter = accounts::find_account(tx, inviter).await?;
+                let inviter = inviter.map_or_else(String::new, |inviter| inviter.email);
                 Note::creation_by(actor.clone(), id.cast(), Action::CreateAccount, id, now)
                     .about(email)
-                    .detail("with an invitation")
+                    .detail(format!("invited by {inviter}"))
                     .write(tx)
                     .await?;
                 members::insert_member(tx, grant.team, id, grant.role, now).await?;
@@ -185,6 +206,12 @@ pub async fn join_as_new(
         })
         .await?;
     Ok(email)
+}
+
+fn account_needed() -> Error {
+    Error::Forbidden(
+        "ask the administrator for an account for this address, then open this link again".into(),
+    )
 }
 
 /// A page of the open invitations into a team, newest first.

@@ -58,6 +58,8 @@ pub struct Settings {
     pub login_failures_per_account: u32,
     /// Failed logins per address before the next ones have to wait; 0 is without limit.
     pub login_failures_per_address: u32,
+    /// Whether invitations of people who are no administrators make accounts.
+    pub invitations_create_accounts: bool,
     /// How many releases of a project keep what they were made of.
     pub release_history: u32,
     /// How long after it stopped being live the assets of a release stay reachable.
@@ -98,6 +100,7 @@ impl Default for Settings {
             unknown_workspace: UnknownWorkspace::Create,
             login_failures_per_account: 10,
             login_failures_per_address: 50,
+            invitations_create_accounts: false,
             release_history: 20,
             skew: Duration::from_hours(1),
             min_orphan_age: Duration::from_hours(24),

@@ -87,6 +87,7 @@ async fn list_invitations(
 struct InvitePage {
     layout: Layout,
     problem: String,
+    creates_accounts: bool,
     email: String,
     role: String,
     roles: Vec<RoleChoice>,
@@ -107,24 +108,26 @@ struct InviteForm {
     role: String,
 }
 
-fn invite_page(visit: &Visit, form: InviteForm, problem: String) -> InvitePage {
+fn invite_page(app: &AppState, visit: &Visit, form: InviteForm, problem: String) -> InvitePage {
+    let by_admin = visit.scope.caller.admin;
     InvitePage {
         layout: visit.layout("Invite somebody", Section::Team),
         problem,
+        creates_accounts: invitations::may_create_accounts(&app.core, by_admin),
         email: form.email,
         role: form.role,
         roles: roles::choices(visit.scope.role),
     }
 }
 
-async fn new_invitation(visit: Visit) -> Result<Response, PanelError> {
+async fn new_invitation(State(app): State<AppState>, visit: Visit) -> Result<Response, PanelError> {
     require_team(&visit)?;
     visit.scope.require_to_read(Role::Admin)?;
     let form = InviteForm {
         email: String::new(),
         role: Role::Viewer.as_str().to_owned(),
     };
-    render(&invite_page(&visit, form, String::new()))
+    render(&invite_page(&app, &visit, form, String::new()))
 }
 
 async fn invite(
@@ -156,7 +159,8 @@ async fn invite(
         }),
         Err(error) => {
             let problem = PanelError::from(error).correctable()?;
-            render_with(StatusCode::BAD_REQUEST, &invite_page(&visit, form, problem))
+            let page = invite_page(&app, &visit, form, problem);
+            render_with(StatusCode::BAD_REQUEST, &page)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The link of an invitation: for who is signed in, who has an account, and who has none yet.
 //!
-//! To look at a link leaves it good, because mail programs and chats open what they show.
+//! To look at a link leaves it good, because mail programs and chats open what they show. Where the link makes no
+//! account, the page is the same with and without one: whoever invites any address must not learn which it is.
 
 use super::roles;
 use crate::error::PanelError;
@@ -52,7 +53,7 @@ async fn find_join(Query(query): Query<TokenQuery>) -> Result<Response, PanelErr
 
 /// Who looks at the link.
 enum JoinState {
-    /// Nobody has the address yet; with the name that was typed.
+    /// Nobody has the address yet, and the link makes the account; with the name that was typed.
     New(String),
     /// Whom it is for; with the token of their forms.
     SignedIn(String),
@@ -107,8 +108,8 @@ async fn show_join(
             JoinState::SignedIn(visit.csrf().text())
         }
         Ok(visit) => JoinState::Other(visit.scope.caller.email.clone(), visit.csrf().text()),
-        Err(_) if offer.has_account => JoinState::SignedOut,
-        Err(_) => JoinState::New(String::new()),
+        Err(_) if offer.creates_account => JoinState::New(String::new()),
+        Err(_) => JoinState::SignedOut,
     };
     render(&page(offer, &code, state, String::new()))
 }
@@ -136,6 +137,10 @@ async fn join_as_new(
     let Some(offer) = find_offer(&app, &code).await? else {
         return join_ended();
     };
+    if !offer.creates_account {
+        let page = page(offer, &code, JoinState::SignedOut, String::new());
+        return render_with(StatusCode::FORBIDDEN, &page);
+    }
     let team = offer.invitation.team;
     let joined = async {
         if form.password != form.repeated {

@@ -45,6 +45,7 @@ struct MembersPage {
     next: Option<String>,
     invitations: Vec<InvitationRow>,
     older_invitations: Option<String>,
+    creates_accounts: bool,
     may_delete: bool,
 }
 
@@ -76,6 +77,7 @@ async fn show_team(
         next,
         invitations: open.into_iter().map(InvitationRow::new).collect(),
         older_invitations,
+        creates_accounts: invitations::may_create_accounts(&app.core, caller.admin),
         may_delete: visit.scope.role >= Role::Owner,
     })
 }
