@@ -40,6 +40,7 @@ impl From<Error> for PanelError {
     fn from(error: Error) -> Self {
         match error {
             Error::Unauthenticated => Self::SignIn,
+            Error::ConfirmationRequired => Self::Confirm,
             error => Self::Api(error.into()),
         }
     }

@@ -81,6 +81,9 @@ fn take_detour(detour: Detour, method: &Method, path: &str) -> Response {
         ),
     };
     let mut page = ErrorPage::new(StatusCode::UNAUTHORIZED, message);
+    if detour == Detour::Confirm {
+        (page.title, page.hint) = ("Confirm that it is you", "Then send it again.");
+    }
     page.action = (action, link);
     page.into_page()
 }

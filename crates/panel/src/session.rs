@@ -187,11 +187,9 @@ impl Visit {
         response
     }
 
-    /// Sends people whose sign-in is older than ten minutes to confirm that it is them.
+    /// Sends people whose sign-in is older than ten minutes to confirm that it is them, before they fill in a form
+    /// that the services would refuse.
     pub fn require_recent(&self, app: &AppState) -> Result<(), PanelError> {
-        if self.session.is_recent(app.core.now()) {
-            return Ok(());
-        }
-        Err(PanelError::Confirm)
+        Ok(self.scope.caller.require_recent(&app.core)?)
     }
 }

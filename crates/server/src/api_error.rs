@@ -57,7 +57,8 @@ pub fn status(error: &Error) -> StatusCode {
         Error::Unauthenticated
         | Error::WrongCredentials
         | Error::SecondFactorRequired
-        | Error::WrongSecondFactor => StatusCode::UNAUTHORIZED,
+        | Error::WrongSecondFactor
+        | Error::ConfirmationRequired => StatusCode::UNAUTHORIZED,
         Error::Forbidden(_) | Error::InsufficientScope { .. } | Error::Quota { .. } => {
             StatusCode::FORBIDDEN
         }

@@ -25,6 +25,9 @@ pub enum Error {
     /// A code of a second factor that is wrong, expired or used.
     #[error("the code is wrong or was used already; wait for the next one")]
     WrongSecondFactor,
+    /// The sign-in behind a session is too old for this; the APIs, which take tokens, never say so.
+    #[error("your sign-in is older than ten minutes: confirm that it is you")]
+    ConfirmationRequired,
     /// The caller sees the thing but may not do this to it.
     #[error("{0}")]
     Forbidden(String),
@@ -140,6 +143,7 @@ impl Error {
             Self::WrongCredentials => "wrong_credentials",
             Self::SecondFactorRequired => "second_factor_required",
             Self::WrongSecondFactor => "wrong_second_factor",
+            Self::ConfirmationRequired => "confirmation_required",
             Self::Forbidden(_) => "no_permission",
             Self::InsufficientScope { .. } => "insufficient_scope",
             Self::Quota { .. } => "quota",

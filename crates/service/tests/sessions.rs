@@ -9,15 +9,24 @@
 #[path = "accounts_support/mod.rs"]
 mod support;
 
-use estrade_model::SessionId;
 use estrade_model::secret::Secret;
+use estrade_model::team::{CreateTeam, Invite, Role};
 use estrade_model::time::Lifetime;
+use estrade_model::{SessionId, TeamId};
+use estrade_service::audit::list_entries;
+use estrade_service::identity::access::scope_of;
 use estrade_service::identity::accounts::{self, EndedTokens};
+use estrade_service::identity::invitations::create_invitation;
 use estrade_service::identity::login::Logins;
+use estrade_service::identity::members::set_role;
+use estrade_service::identity::reset_links::create_reset_link;
+use estrade_service::identity::second_factor;
 use estrade_service::identity::sessions::{Client, NewSession, Sessions, SignIn, SignedIn};
+use estrade_service::identity::teams::create_team;
 use estrade_service::identity::tokens::{self, TokenRequest};
 use estrade_service::{Caller, Core, Credential, Error, Result, Settings};
 use estrade_store::StoreError;
+use estrade_store::audit::AuditFilter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{Installation, on_both_backends};
@@ -38,6 +47,7 @@ on_both_backends! {
     all_other_sessions_end_and_the_own_one_stays
     a_session_ends_when_it_is_not_used_and_when_it_is_old
     a_session_that_is_used_on_another_node_does_not_become_idle
+    a_session_is_listed_with_the_address_that_it_was_last_used_from
     a_new_password_ends_the_sessions
     who_changes_the_password_stays_signed_in
     a_disabled_account_is_signed_out_at_once
@@ -46,6 +56,7 @@ on_both_backends! {
     a_session_makes_tokens_only_while_it_lasts
     revoking_every_token_ends_sessions_too
     the_password_is_asked_for_again_after_ten_minutes
+    an_old_sign_in_changes_nothing_about_who_gets_in
     who_confirms_with_a_wrong_password_is_counted
 }
 
@@ -108,7 +119,13 @@ async fn a_sign_in_makes_a_session_with_its_device_and_address(at: &Installation
     assert_eq!(signed_in.session, made.id);
     assert_eq!(signed_in.caller.credential.session(), Some(made.id));
     assert_eq!(signed_in.caller.origin.address, Some(client().address));
-    assert!(signed_in.is_recent(at.core.now()));
+    signed_in.caller.require_recent(&at.core).unwrap();
+    let timeless = Caller {
+        authenticated_at: None,
+        ..signed_in.caller.clone()
+    };
+    let refused = timeless.require_recent(&at.core);
+    assert!(matches!(refused, Err(Error::ConfirmationRequired)));
     let listed = sessions.list(ada.account, None, 50).await.unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].id, made.id);
@@ -306,6 +323,27 @@ async fn a_session_ends_when_it_is_not_used_and_when_it_is_old(at: &Installation
     assert_eq!(listed().await, 0);
 }
 
+async fn a_session_is_listed_with_the_address_that_it_was_last_used_from(at: &Installation) {
+    let ada = at.person_with("ada", Some(RIGHT)).await;
+    let (sessions, clock) = (&at.services.sessions, &at.core.clock);
+    let session = sign_in(sessions).await;
+    let listed = async || sessions.list(ada.account, None, 50).await.unwrap();
+    let signed_in_at = listed().await[0].created_at;
+    assert_eq!(listed().await[0].address, "192.0.2.1");
+    clock.advance(Duration::from_mins(2));
+    let elsewhere = Client {
+        address: "::ffff:198.51.100.9".parse().unwrap(),
+        ..client()
+    };
+    let secret = session.secret.expose();
+    sessions.authenticate(secret, &elsewhere).await.unwrap();
+    sessions.flush_touches().await.unwrap();
+    let row = &listed().await[0];
+    assert_eq!(row.address, "198.51.100.9");
+    assert_eq!(row.created_at, signed_in_at);
+    assert!(row.last_seen_at >= signed_in_at.after(Duration::from_mins(2)));
+}
+
 async fn a_session_that_is_used_on_another_node_does_not_become_idle(at: &Installation) {
     at.person_with("ada", Some(RIGHT)).await;
     let here = &at.services.sessions;
@@ -451,7 +489,7 @@ async fn the_password_is_asked_for_again_after_ten_minutes(at: &Installation) {
     let session = sign_in(sessions).await;
     let is_recent = async || {
         let signed_in = enter(sessions, &session).await.unwrap();
-        signed_in.is_recent(core.now())
+        signed_in.caller.require_recent(core).is_ok()
     };
     core.clock.advance(Duration::from_mins(9));
     assert!(is_recent().await);
@@ -479,6 +517,7 @@ async fn who_confirms_with_a_wrong_password_is_counted(at: &Installation) {
     let sessions = &at.services.sessions;
     let session = sign_in(sessions).await;
     let signed_in = enter(sessions, &session).await.unwrap();
+    let caller = &signed_in.caller;
     let mut answers = Vec::new();
     for number in 0..11 {
         // What looks like a code counts as well.
@@ -494,5 +533,122 @@ async fn who_confirms_with_a_wrong_password_is_counted(at: &Installation) {
             Err(Error::WrongCredentials | Error::WrongSecondFactor)
         );
         assert!(refused, "{answer:?}");
+    }
+    at.services.logins.flush_refusals().await.unwrap();
+    let scope = scope_of(&at.core, caller.clone(), None).await.unwrap();
+    let filter = AuditFilter {
+        action: "session.refuse".parse().unwrap(),
+        ..AuditFilter::default()
+    };
+    let noted = list_entries(&at.core, &scope, &filter, None, 50, 0).await;
+    assert_eq!(noted.unwrap().len(), 10);
+}
+
+/// What nobody may do with a browser that was left open, and how it ends.
+async fn change_who_gets_in(
+    at: &Installation,
+    caller: &Caller,
+    team: TeamId,
+) -> Vec<(&'static str, &'static str)> {
+    let core = &at.core;
+    let outcome = |done: Result<()>| done.map_or_else(|error| error.code(), |()| "ok");
+    let new_token = TokenRequest::full("ci", Lifetime(None));
+    let invite = Invite {
+        email: "new@example.com".parse().unwrap(),
+        role: Role::Viewer,
+    };
+    let (email, name) = (
+        "other@example.com".parse().unwrap(),
+        "Other".parse().unwrap(),
+    );
+    let own = caller.account;
+    vec![
+        (
+            "a token",
+            outcome(
+                tokens::create_token(core, caller, new_token)
+                    .await
+                    .map(drop),
+            ),
+        ),
+        (
+            "an invitation",
+            outcome(
+                create_invitation(core, caller, team, invite)
+                    .await
+                    .map(drop),
+            ),
+        ),
+        (
+            "a role",
+            outcome(set_role(core, caller, team, own, Role::Owner).await),
+        ),
+        (
+            "a secret",
+            outcome(second_factor::begin(core, caller).await.map(drop)),
+        ),
+        (
+            "an account",
+            outcome(
+                accounts::create_account_by(core, caller, email, name, true)
+                    .await
+                    .map(drop),
+            ),
+        ),
+        (
+            "an account that is let in",
+            outcome(
+                accounts::set_disabled_by(core, caller, own, false)
+                    .await
+                    .map(drop),
+            ),
+        ),
+        (
+            "a reset link",
+            outcome(create_reset_link(core, caller, own).await.map(drop)),
+        ),
+        (
+            "a password",
+            outcome(accounts::change_password(core, caller, Secret(RIGHT.into())).await),
+        ),
+    ]
+}
+
+async fn an_old_sign_in_changes_nothing_about_who_gets_in(at: &Installation) {
+    let ada = at.person_with("ada", Some(RIGHT)).await;
+    let made = at.core.db.transact(|tx| {
+        let sql = "UPDATE accounts SET admin = TRUE WHERE email = 'ada@example.com'";
+        Box::pin(async move { tx.query(sql).execute().await })
+    });
+    made.await.unwrap();
+    let new = CreateTeam {
+        name: "The Analysts".parse().unwrap(),
+    };
+    let team = create_team(&at.core, &ada, new).await.unwrap().id;
+    let sessions = &at.services.sessions;
+    let session = sign_in(sessions).await;
+    at.core.clock.advance(Duration::from_mins(10));
+    let stale = enter(sessions, &session).await.unwrap();
+    for (what, code) in change_who_gets_in(at, &stale.caller, team).await {
+        assert_eq!(code, "confirmation_required", "{what}");
+    }
+    for refused in [
+        second_factor::enable(&at.core, &stale.caller, "123456")
+            .await
+            .map(drop),
+        second_factor::disable(&at.core, &stale.caller).await,
+        second_factor::new_recovery_codes(&at.core, &stale.caller)
+            .await
+            .map(drop),
+    ] {
+        assert_eq!(refused.unwrap_err().code(), "confirmation_required");
+    }
+    // What only shuts people out is not held up.
+    sessions.revoke_others(&stale.caller).await.unwrap();
+    let secret = Secret(RIGHT.into());
+    sessions.confirm(&stale, secret, &client()).await.unwrap();
+    let fresh = enter(sessions, &session).await.unwrap();
+    for (what, code) in change_who_gets_in(at, &fresh.caller, team).await {
+        assert_eq!(code, "ok", "{what}");
     }
 }

@@ -3,6 +3,7 @@
 use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{AccountId, SessionId, Timestamp};
+use std::net::IpAddr;
 
 /// A new session, as stored.
 #[derive(Debug, Clone)]
@@ -27,9 +28,9 @@ pub struct SessionRow {
     pub last_seen_at: Timestamp,
     /// When the person last gave the password or the second factor.
     pub authenticated_at: Timestamp,
-    /// From which address it was made.
+    /// From which address it was last used.
     pub address: String,
-    /// What the browser called itself.
+    /// What the browser called itself when it signed in.
     pub user_agent: String,
 }
 
@@ -227,18 +228,29 @@ pub async fn list_holders(tx: &mut Tx) -> Result<Vec<AccountId>, StoreError> {
         .await
 }
 
-/// Notes when sessions were last used.
+/// A use of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionUse {
+    pub at: Timestamp,
+    /// Where the request came from.
+    pub address: IpAddr,
+}
+
+/// Notes when and from where sessions were last used.
 pub async fn touch_sessions(
     tx: &mut Tx,
-    used: &[(SessionId, Timestamp)],
+    used: &[(SessionId, SessionUse)],
 ) -> Result<(), StoreError> {
     let rows = used
         .iter()
-        .map(|(id, at)| vec![Value::from(*id), Value::from(*at)])
+        .map(|(id, SessionUse { at, address })| {
+            let address = address.to_canonical().to_string();
+            vec![Value::from(*id), Value::from(*at), Value::from(address)]
+        })
         .collect();
     // Another node may have seen it later.
     tx.execute_many(
-        "UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2",
+        "UPDATE sessions SET last_seen_at = $2, address = $3 WHERE id = $1 AND last_seen_at < $2",
         rows,
     )
     .await

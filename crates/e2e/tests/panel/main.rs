@@ -10,6 +10,7 @@
 mod account;
 mod admin;
 mod ai;
+mod confirmation;
 mod forms;
 mod project_settings;
 mod projects;

@@ -3,12 +3,14 @@
 use crate::admin::administrator;
 use estrade_testkit::{ApiResponse, PanelClient, TestApp, on_both_backends};
 use serde_json::json;
+use std::time::Duration;
 
 on_both_backends! {
     a_team_is_made_and_somebody_without_an_account_joins;
     an_invitation_of_a_member_makes_no_account;
     an_invitation_is_for_one_person;
     roles_are_changed_and_members_removed;
+    an_old_sign_in_is_confirmed_before_people_are_let_in;
     the_audit_log_is_shown_and_filtered;
     a_project_moves_to_a_team;
     what_people_type_is_shown_as_text;
@@ -240,6 +242,43 @@ async fn roles_are_changed_and_members_removed(app: &TestApp) {
     ada.post(&delete, &[("name", "shop")]).await.assert(400);
     ada.post(&delete, &[("name", "Shop")]).await.assert(303);
     ada.get(&delete).await.assert(403);
+}
+
+async fn an_old_sign_in_is_confirmed_before_people_are_let_in(app: &TestApp) {
+    let owner = app.new_account_with("ada", PASSWORD).await;
+    let mut ada = signed_in(app, "ada").await;
+    let team = new_team(&mut ada, "Shop").await;
+    app.core().clock.advance(Duration::from_mins(10));
+    let member = format!("/panel/team/members/{}", owner.account);
+    let invite = format!("/panel/team/invite?team={team}");
+    let role = format!("{member}/role?team={team}");
+    let person = [("email", "bob@example.com"), ("role", "viewer")];
+    for (path, form) in [(&invite, &person[..]), (&role, &[("role", "owner")])] {
+        let sent = ada.get(path).await.assert(303);
+        let confirm = sent.header("location").to_owned();
+        assert!(
+            confirm.starts_with("/panel/confirm?next=/panel/team/"),
+            "{confirm}"
+        );
+        let refused = ada.post(path, form).await.assert(401).text();
+        assert!(
+            refused.contains("/panel/confirm?next=/panel/team/"),
+            "{refused}"
+        );
+    }
+    ada.get(&format!("{member}?team={team}")).await.assert(303);
+    let page = ada
+        .get(&format!("/panel/team?team={team}"))
+        .await
+        .assert(200);
+    assert!(!page.text().contains("bob@example.com"));
+    let form = [("secret", PASSWORD), ("next", role.as_str())];
+    let back = ada.post("/panel/confirm", &form).await.assert(303);
+    // The way back from a form that was not carried out is a page.
+    ada.get(back.header("location")).await.assert(200);
+    ada.get(&invite).await.assert(200);
+    ada.post(&role, &[("role", "owner")]).await.assert(303);
+    ada.post(&invite, &person).await.assert(200);
 }
 
 async fn the_audit_log_is_shown_and_filtered(app: &TestApp) {

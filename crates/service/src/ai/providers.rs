@@ -145,7 +145,7 @@ pub async fn create_provider(
     new: CreateProvider,
     check: Check<'_>,
 ) -> Result<KeptProvider> {
-    let permission = caller.require_admin()?;
+    let permission = caller.require_admin(core)?;
     let (id, now): (ProviderId, _) = (core.new_id()?, core.now());
     let key = new.api_key.as_ref();
     let row = ProviderRow {
@@ -203,7 +203,7 @@ pub async fn update_provider(
     if_match: Option<Vec<i64>>,
     check: Check<'_>,
 ) -> Result<KeptProvider> {
-    let permission = caller.require_admin()?;
+    let permission = caller.require_admin(core)?;
     let now = core.now();
     if update.base_url.is_some() {
         // What else it has was checked before; this does not depend on it.
@@ -314,7 +314,7 @@ pub async fn delete_provider(
     id: ProviderId,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    let permission = caller.require_admin()?;
+    let permission = caller.require_admin(core)?;
     let now = core.now();
     let note = Note::of(
         core,

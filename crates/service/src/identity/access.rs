@@ -14,15 +14,19 @@
 use crate::{Core, Error, Result};
 use estrade_model::team::Role;
 use estrade_model::token_scope::{ScopeKind, TokenScope};
-use estrade_model::{AccountId, OwnerId, ProjectId, SessionId, TeamId, TokenId};
+use estrade_model::{AccountId, OwnerId, ProjectId, SessionId, TeamId, Timestamp, TokenId};
 use estrade_store::projects::ProjectFilter;
 use estrade_store::{Job, Tx, accounts, members, projects};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The message for callers that are not members of a team, whether it exists or not.
 pub const NOT_A_MEMBER: &str = "you are not a member of this team";
+
+/// For so long after the password or the second factor was given it is not asked for again.
+const CONFIRMATION_LIFETIME: Duration = Duration::from_mins(10);
 
 /// What a caller came with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +75,8 @@ pub struct Caller {
     pub admin: bool,
     /// What its credential is good for.
     pub grant: TokenScope,
+    /// When the person behind a session last gave the password or the second factor; none for a token.
+    pub authenticated_at: Option<Timestamp>,
     /// Where the request came from.
     pub origin: Origin,
 }
@@ -162,9 +168,23 @@ impl Caller {
         Ok(self.account)
     }
 
-    /// Refuses (403) callers that may not use the admin API; writes go through the permission.
-    pub fn require_admin(&self) -> Result<AdminPermission> {
+    /// Refuses a session whose person has not given the password or the second factor for ten minutes: for what
+    /// changes who gets in, which a browser that was left open must not do.
+    pub fn require_recent(&self, core: &Core) -> Result<()> {
+        match (self.credential, self.authenticated_at) {
+            (Credential::Token(_), _) => Ok(()),
+            (Credential::Session(_), Some(at)) if core.now() < at.after(CONFIRMATION_LIFETIME) => {
+                Ok(())
+            }
+            (Credential::Session(_), _) => Err(Error::ConfirmationRequired),
+        }
+    }
+
+    /// Refuses (403) callers that may not use the admin API, and sign-ins that are not recent; writes go through the
+    /// permission.
+    pub fn require_admin(&self, core: &Core) -> Result<AdminPermission> {
         self.require_admin_to_read()?;
+        self.require_recent(core)?;
         Ok(AdminPermission {
             account: self.account,
         })

@@ -114,6 +114,7 @@ pub async fn set_password(
 
 /// Sets a new password for the caller; ends their other sessions and the tokens that logging in made.
 pub async fn change_password(core: &Core, caller: &Caller, password: Secret) -> Result<()> {
+    caller.require_recent(core)?;
     let hash = passwords::hash(password).await?;
     let (account, kept, now) = (
         caller.require(Operation::WriteAccount)?,
@@ -216,7 +217,7 @@ pub async fn create_account_by(
     fullname: Label,
     admin: bool,
 ) -> Result<AccountId> {
-    let permission = caller.require_admin()?;
+    let permission = caller.require_admin(core)?;
     let (now, network) = (core.now(), core.new_id()?);
     let account = AccountRow {
         id: core.new_id()?,
@@ -250,7 +251,7 @@ pub async fn set_disabled_by(
     account: AccountId,
     disabled: bool,
 ) -> Result<String> {
-    let permission = caller.require_admin()?;
+    let permission = caller.require_admin(core)?;
     if account == caller.account && disabled {
         return Err(Error::conflict(
             "own_account",

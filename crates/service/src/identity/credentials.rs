@@ -204,6 +204,7 @@ impl AccountTokens {
                 fullname: state.fullname.clone(),
                 admin: state.admin,
                 grant: state.scope,
+                authenticated_at: None,
                 origin,
             })
         })

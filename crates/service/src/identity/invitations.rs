@@ -36,6 +36,7 @@ pub async fn create_invitation(
     invite: Invite,
 ) -> Result<Invited> {
     let permission = require_in_team(core, caller, team, Role::Admin).await?;
+    caller.require_recent(core)?;
     let now = core.now();
     let token = URL_SAFE_NO_PAD.encode(random::bytes::<32>()?);
     let row = InvitationRow {

@@ -157,16 +157,18 @@ impl Logins {
         let recovery = secret.clone();
         let checked = check_password(core, &account.email, secret, attempt.known).await;
         drop(turn);
-        match checked {
+        let checked = match checked {
             Err(Error::WrongCredentials) => {
                 let taken = second_factor::take_code(core, account.id, recovery.expose());
                 taken.await.map_err(|error| match error {
                     Error::WrongSecondFactor => Error::WrongCredentials,
                     other => other,
-                })?;
+                })
             }
-            other => drop(other?),
-        }
+            other => other.map(drop),
+        };
+        self.note_refusal(&checked, &account.email, address);
+        checked?;
         Ok(attempt)
     }
 }

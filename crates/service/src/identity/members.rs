@@ -78,6 +78,7 @@ pub async fn set_role(
     role: Role,
 ) -> Result<()> {
     let permission = require_in_team(core, caller, team, Role::Admin).await?;
+    caller.require_recent(core)?;
     let note = Note::of(core, caller, team.cast(), Action::SetRole, member)?;
     permission
         .transact(core, move |tx| {

@@ -68,7 +68,7 @@ pub enum FirstPassword {
 
 /// Makes a link for an account and ends its earlier one; for administrators. Returns its code.
 pub async fn create_reset_link(core: &Core, caller: &Caller, account: AccountId) -> Result<Secret> {
-    let permission = caller.require_admin()?;
+    let permission = caller.require_admin(core)?;
     let (secret, row) = new_link(core, account, LinkKind::Reset)?;
     let note = Note::of(
         core,

@@ -51,11 +51,18 @@ fn open_secret(core: &Core, account: AccountId, sealed: &[u8]) -> Result<Zeroizi
     core.master.open(&purpose(account), sealed)
 }
 
+/// The account of a caller who may change how it signs in.
+fn require_to_change(core: &Core, caller: &Caller) -> Result<AccountId> {
+    let account = caller.require(Operation::WriteAccount)?;
+    caller.require_recent(core)?;
+    Ok(account)
+}
+
 /// A secret for the caller's authenticator app; 409 while a factor is in force.
 ///
 /// Until the first code, or for half an hour, the same one again: the form may be shown once more.
 pub async fn begin(core: &Core, caller: &Caller) -> Result<Enrollment> {
-    let (account, now) = (caller.require(Operation::WriteAccount)?, core.now());
+    let (account, now) = (require_to_change(core, caller)?, core.now());
     let fresh = random::bytes::<{ totp::SECRET_BYTES }>().map(Zeroizing::new)?;
     let sealed: Arc<[u8]> = core.master.seal(&purpose(account), &fresh[..])?.into();
     let stored = core.db.transact(move |tx| {
@@ -88,7 +95,7 @@ pub async fn begin(core: &Core, caller: &Caller) -> Result<Enrollment> {
 ///
 /// Wrong codes are not counted: who gives one was shown the secret.
 pub async fn enable(core: &Core, caller: &Caller, otp: &str) -> Result<Vec<Secret>> {
-    let (account, now) = (caller.require(Operation::WriteAccount)?, core.now());
+    let (account, now) = (require_to_change(core, caller)?, core.now());
     let pending = second_factors::read_factor(&core.db, account).await?;
     let pending = pending.ok_or_else(not_begun)?;
     let secret = open_secret(core, account, &pending.sealed_secret)?;
@@ -130,7 +137,7 @@ fn not_begun() -> Error {
 
 /// Ends the caller's second factor; 404 when there is none.
 pub async fn disable(core: &Core, caller: &Caller) -> Result<()> {
-    let account = caller.require(Operation::WriteAccount)?;
+    let account = require_to_change(core, caller)?;
     remove_by(core, account, Actor::caller(caller)).await
 }
 
@@ -157,7 +164,7 @@ async fn remove_by(core: &Core, account: AccountId, actor: Actor) -> Result<()> 
 
 /// New recovery codes in place of the old ones, which end; 404 without a second factor.
 pub async fn new_recovery_codes(core: &Core, caller: &Caller) -> Result<Vec<Secret>> {
-    let account = caller.require(Operation::WriteAccount)?;
+    let account = require_to_change(core, caller)?;
     let codes = make_recovery_codes()?;
     let hashes = hash_all(account, &codes);
     core.db

@@ -19,7 +19,7 @@ use estrade_model::audit::Action;
 use estrade_model::secret::Secret;
 use estrade_model::token_scope::TokenScope;
 use estrade_model::{AccountId, SessionId, Timestamp};
-use estrade_store::sessions::{self, SessionState};
+use estrade_store::sessions::{self, SessionState, SessionUse};
 use estrade_store::{ChangeKind, Tx, accounts};
 use futures_util::future::BoxFuture;
 pub use pending::PendingSignIn;
@@ -37,8 +37,6 @@ const MAX_IDLE: Duration = Duration::from_hours(12);
 const MAX_AGE: Duration = Duration::from_hours(30 * 24);
 /// How long a row stays without a use. Longer than [`MAX_IDLE`]: uses are written down with a delay.
 pub(crate) const RETENTION: Duration = Duration::from_hours(13);
-/// For so long after the password or the second factor was given it is not asked for again.
-const RECENT: Duration = Duration::from_mins(10);
 /// How many sessions of an account last; the oldest ends with one more.
 const MAX_SESSIONS: u32 = 100;
 /// How much is kept of what a browser calls itself, in characters.
@@ -54,6 +52,13 @@ pub struct Client {
     pub address: IpAddr,
     /// What it calls itself.
     pub user_agent: String,
+}
+
+impl Client {
+    /// Where its requests come from, for the audit log.
+    pub fn origin(&self) -> Origin {
+        origin_of(self.address)
+    }
 }
 
 /// A session right after it was made.
@@ -77,17 +82,8 @@ pub enum SignIn {
 pub struct SignedIn {
     pub caller: Caller,
     pub session: SessionId,
-    /// When the password or the second factor was last given.
-    pub authenticated_at: Timestamp,
     /// Hash of the cookie, which nobody else knows.
     pub secret_hash: [u8; 32],
-}
-
-impl SignedIn {
-    /// Whether the password or the second factor was given within the last ten minutes.
-    pub fn is_recent(&self, now: Timestamp) -> bool {
-        self.authenticated_at.after(RECENT) > now
-    }
 }
 
 impl fmt::Debug for SignedIn {
@@ -95,7 +91,6 @@ impl fmt::Debug for SignedIn {
         f.debug_struct("SignedIn")
             .field("caller", &self.caller)
             .field("session", &self.session)
-            .field("authenticated_at", &self.authenticated_at)
             .finish_non_exhaustive()
     }
 }
@@ -118,7 +113,7 @@ pub struct Sessions {
     core: Arc<Core>,
     logins: Arc<Logins>,
     states: Arc<StateCache<SessionId, CachedSession>>,
-    touches: Touches<SessionId, Timestamp>,
+    touches: Touches<SessionId, SessionUse>,
 }
 
 impl Sessions {
@@ -190,7 +185,7 @@ impl Sessions {
             address: client.address.to_canonical().to_string(),
             user_agent: shorten(&client.user_agent),
         };
-        let origin = origin_of(client.address);
+        let origin = client.origin();
         self.core
             .db
             .transact(move |tx| {
@@ -218,7 +213,11 @@ impl Sessions {
             if state.secret_hash != hash(cookie) {
                 return Err(Error::Unauthenticated);
             }
-            self.touches.note(id, now, &cached.seen, now);
+            let used = SessionUse {
+                at: now,
+                address: client.address,
+            };
+            self.touches.note(id, used, &cached.seen, now);
             Ok(SignedIn {
                 caller: Caller {
                     account: state.account,
@@ -227,13 +226,10 @@ impl Sessions {
                     fullname: state.fullname.clone(),
                     admin: state.admin,
                     grant: TokenScope::Full,
-                    origin: Origin {
-                        address: Some(client.address),
-                        request: None,
-                    },
+                    authenticated_at: Some(state.authenticated_at),
+                    origin: client.origin(),
                 },
                 session: id,
-                authenticated_at: state.authenticated_at,
                 secret_hash: state.secret_hash,
             })
         })

@@ -65,6 +65,7 @@ impl TokenRequest {
 /// Creates a token for the caller; its text is in the response and not stored.
 pub async fn create_token(core: &Core, caller: &Caller, new: TokenRequest) -> Result<CreatedToken> {
     let account = caller.require(Operation::WriteTokens)?;
+    caller.require_recent(core)?;
     let purpose = Purpose::Api {
         by: caller.credential,
         quota: core.settings.quotas.tokens,

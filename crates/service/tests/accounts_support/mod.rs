@@ -94,6 +94,7 @@ impl Installation {
             fullname: name.into(),
             admin: false,
             grant: TokenScope::Full,
+            authenticated_at: None,
             origin: Origin::default(),
         }
     }

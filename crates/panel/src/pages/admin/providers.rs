@@ -13,7 +13,7 @@ use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use estrade_model::Timestamp;
 use estrade_model::provider::{KeptProvider, ProviderId};
 use estrade_server::app::AppState;
@@ -34,7 +34,10 @@ pub(super) fn routes() -> Router<AppState> {
             "/panel/admin/providers/{id}",
             get(show_provider).post(update_provider),
         )
-        .route("/panel/admin/providers/{id}/test", post(test_provider))
+        .route(
+            "/panel/admin/providers/{id}/test",
+            get(show_provider).post(test_provider),
+        )
         .route(
             "/panel/admin/providers/{id}/delete",
             get(ask_delete).post(delete_provider),
@@ -167,11 +170,14 @@ async fn create_provider(
     }
 }
 
+/// Asks for a confirmation before the form is filled in: what was typed would be lost when it is sent.
 async fn show_provider(
     State(app): State<AppState>,
     visit: Visit,
     Path(id): Path<String>,
 ) -> Result<Response, PanelError> {
+    visit.scope.caller.require_admin_to_read()?;
+    visit.require_recent(&app)?;
     let (caller, id) = (&visit.scope.caller, parse_id(&id)?);
     let (provider, _) = providers::read_provider(&app.core, caller, id).await?;
     render(&page_of(&visit, &provider, ProviderForm::of(&provider)))

@@ -123,6 +123,7 @@ fn invite_page(app: &AppState, visit: &Visit, form: InviteForm, problem: String)
 async fn new_invitation(State(app): State<AppState>, visit: Visit) -> Result<Response, PanelError> {
     require_team(&visit)?;
     visit.scope.require_to_read(Role::Admin)?;
+    visit.require_recent(&app)?;
     let form = InviteForm {
         email: String::new(),
         role: Role::Viewer.as_str().to_owned(),
@@ -136,6 +137,7 @@ async fn invite(
     SignedForm(form): SignedForm<InviteForm>,
 ) -> Result<Response, PanelError> {
     let team = require_team(&visit)?;
+    visit.require_recent(&app)?;
     let made = async {
         let invite = Invite {
             email: form.email.trim().parse().map_err(Error::from)?,

@@ -20,7 +20,6 @@ use axum::routing::{get, post};
 use estrade_model::secret::Secret;
 use estrade_server::app::AppState;
 use estrade_service::Error;
-use estrade_service::identity::access::Origin;
 use estrade_service::identity::invitations::{self, InvitationOffer};
 use serde::Deserialize;
 
@@ -147,10 +146,7 @@ async fn join_as_new(
             return Err(Error::invalid("the two passwords are not the same"));
         }
         let name = form.name.trim().parse().map_err(Error::from)?;
-        let origin = Origin {
-            address: Some(client.address),
-            request: None,
-        };
+        let origin = client.origin();
         let password = form.password.clone();
         invitations::join_as_new(&app.core, &code, name, password, origin).await
     };

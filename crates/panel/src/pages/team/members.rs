@@ -13,7 +13,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use estrade_model::team::{Member, Role};
 use estrade_model::{AccountId, TeamId};
 use estrade_server::app::AppState;
@@ -24,7 +24,10 @@ use serde::Deserialize;
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/panel/team/members/{id}", get(show_member))
-        .route("/panel/team/members/{id}/role", post(set_role))
+        .route(
+            "/panel/team/members/{id}/role",
+            get(show_member).post(set_role),
+        )
         .route(
             "/panel/team/members/{id}/remove",
             get(ask_remove).post(remove_member),
@@ -96,6 +99,7 @@ async fn page(
 ) -> Result<MemberPage, PanelError> {
     let team = require_team(visit)?;
     visit.scope.require_to_read(Role::Admin)?;
+    visit.require_recent(app)?;
     let member = find_member(app, visit, team, id).await?;
     Ok(MemberPage {
         layout: visit.layout(member.fullname.clone(), Section::Team),
@@ -127,6 +131,7 @@ async fn set_role(
     SignedForm(form): SignedForm<RoleForm>,
 ) -> Result<Response, PanelError> {
     let (team, id) = (require_team(&visit)?, parse_id(&id)?);
+    visit.require_recent(&app)?;
     let role: Role = form.role.parse().map_err(Error::from)?;
     let caller = &visit.scope.caller;
     match members::set_role(&app.core, caller, team, id, role).await {
