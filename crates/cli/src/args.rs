@@ -216,7 +216,8 @@ Example:
         #[arg(long)]
         email: String,
     },
-    /// Print a link with which somebody sets a new password for an account: one use, within an hour.
+    /// Print a link with which somebody sets a new password for an account: one use, within an hour. Its use ends the
+    /// account's sessions and tokens.
     #[command(after_help = "\
 Example:
   estrade account reset-link --email ada@example.com")]

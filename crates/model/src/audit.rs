@@ -76,10 +76,12 @@ actions! {
     CreateAccount = "account.create": "An account was created.";
     DisableAccount = "account.disable": "An account was locked out.";
     EnableAccount = "account.enable": "An account was let in again.";
+    RenameAccount = "account.rename": "An account got another name.";
     SetPassword = "account.password": "A password was set.";
     CreateResetLink = "account.reset_link": "A link to set a new password was made.";
     EnableSecondFactor = "account.second_factor_on": "A second factor was added.";
     DisableSecondFactor = "account.second_factor_off": "The second factor was removed.";
+    ReplaceRecoveryCodes = "account.recovery_codes": "New recovery codes were made.";
 }
 
 impl Action {

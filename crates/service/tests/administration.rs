@@ -15,7 +15,7 @@ use estrade_model::team::{CreateTeam, Invite, Role, Team};
 use estrade_service::audit::list_entries;
 use estrade_service::identity::access::{Origin, Scope, scope_of};
 use estrade_service::identity::accounts::{
-    create_account_by, find_account, search_accounts, set_disabled_by,
+    create_account_by, find_account, rename_account, search_accounts, set_disabled_by,
 };
 use estrade_service::identity::invitations::{
     create_invitation, delete_invitation, join_as_new, list_invitations, peek_invitation,
@@ -37,8 +37,10 @@ on_both_backends! {
     an_invitation_of_anybody_else_makes_no_account
     an_invitation_of_a_former_administrator_makes_no_account
     every_invitation_makes_an_account_where_it_is_configured
+    a_new_name_is_noted_once
     an_invitation_is_withdrawn
     a_project_moves_to_a_team_with_its_domains
+    a_domain_that_is_added_meanwhile_moves_along
     who_may_not_move_a_project
 }
 
@@ -291,6 +293,21 @@ async fn every_invitation_makes_an_account_where_it_is_configured(at: &Installat
     assert_eq!(made[0].detail, "invited by ada@example.com");
 }
 
+async fn a_new_name_is_noted_once(at: &Installation) {
+    let ada = at.person("ada").await;
+    for name in ["Ada Lovelace", "Ada Lovelace"] {
+        rename_account(&at.core, &ada, name.parse().unwrap())
+            .await
+            .unwrap();
+    }
+    let entries = log(at, &own(at, &ada).await, "account.rename").await;
+    assert_eq!(entries.len(), 1);
+    assert_eq!(
+        (entries[0].name.as_str(), entries[0].detail.as_str()),
+        (ada.email.as_str(), "Ada Lovelace")
+    );
+}
+
 async fn an_invitation_is_withdrawn(at: &Installation) {
     let (ada, bob) = (at.person("ada").await, at.person("bob").await);
     let (team, scope) = team_of(at, &ada).await;
@@ -359,6 +376,39 @@ async fn a_project_moves_to_a_team_with_its_domains(at: &Installation) {
     assert_eq!((left.len(), left[0].name.as_str()), (1, "shop"));
     let again = move_project(&at.core, &in_team, "shop", team.id).await;
     assert_eq!(code(again), "same_owner");
+}
+
+async fn a_domain_that_is_added_meanwhile_moves_along(at: &Installation) {
+    let ada = at.person("ada").await;
+    let (team, _) = team_of(at, &ada).await;
+    let own = own(at, &ada).await;
+    for round in 0..20 {
+        let project = format!("shop-{round}");
+        new_project(at, &own, &project).await;
+        let add = async |number: usize| {
+            // They arrive one after the other while the project moves.
+            for _ in 0..number * 3 {
+                tokio::task::yield_now().await;
+            }
+            let name = format!("d{number}.{project}.example.com");
+            let domain = json!({"project": project, "name": name});
+            let added = create_domain(&at.core, &own, from_value(domain).unwrap()).await;
+            let code = code(added);
+            assert!(code == "ok" || code == "not_found", "{code}");
+        };
+        let (moved, ..) = tokio::join!(
+            move_project(&at.core, &own, &project, team.id),
+            add(0),
+            add(1),
+            add(2),
+            add(3)
+        );
+        moved.unwrap();
+    }
+    let strays = "SELECT COUNT(*) FROM domains d JOIN projects p ON p.id = d.project_id
+                  WHERE d.owner_id <> p.owner_id";
+    let strays: u64 = at.core.db.read(strays).fetch_one().await.unwrap();
+    assert_eq!(strays, 0);
 }
 
 async fn who_may_not_move_a_project(at: &Installation) {

@@ -5,15 +5,22 @@
 #[path = "accounts_support/mod.rs"]
 mod support;
 
+use estrade_model::AccountId;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
+use estrade_model::time::Lifetime;
+use estrade_service::audit::list_entries;
 use estrade_service::bootstrap::ADMIN;
 use estrade_service::gc::rows::sweep;
+use estrade_service::identity::access::scope_of;
+use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::identity::reset_links::{self, FirstPassword, LinkKind};
 use estrade_service::identity::sessions::{Client, SignIn};
+use estrade_service::identity::tokens::{TokenRequest, create_any_token};
 use estrade_service::identity::{accounts, second_factor};
-use estrade_service::{Caller, Error, Result};
+use estrade_service::{Caller, Error, Origin, Result};
 use estrade_store::accounts::account_by_email;
+use estrade_store::audit::AuditFilter;
 use std::time::Duration;
 use support::{Installation, on_both_backends};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +30,7 @@ const NEW: &str = "battery staple";
 
 on_both_backends! {
     a_link_sets_a_password_once_and_signs_everybody_out
+    a_reset_ends_every_token_and_the_first_password_none
     a_link_is_looked_at_without_being_used_up
     a_password_that_is_refused_leaves_the_link_good
     unknown_used_and_expired_links_look_alike
@@ -55,7 +63,7 @@ async fn link(at: &Installation, person: &Caller) -> Secret {
 
 async fn use_link(at: &Installation, code: &Secret, password: &str) -> Result<String> {
     let password = Secret(password.into());
-    reset_links::use_reset_link(&at.core, code.expose(), password).await
+    reset_links::use_reset_link(&at.core, code.expose(), password, client().origin()).await
 }
 
 fn assert_not_found<T: std::fmt::Debug>(answer: &Result<T>) {
@@ -82,6 +90,55 @@ async fn a_link_sets_a_password_once_and_signs_everybody_out(at: &Installation) 
     sign_in(at, &ada.email, NEW).await.unwrap();
     assert_not_found(&use_link(at, &code, "a third password").await);
     sign_in(at, &ada.email, NEW).await.unwrap();
+}
+
+async fn token(at: &Installation, account: AccountId) -> Secret {
+    let new = TokenRequest::full("ci", Lifetime(None));
+    let made = create_any_token(&at.core, account, new).await.unwrap();
+    made.api_token.unwrap()
+}
+
+async fn a_reset_ends_every_token_and_the_first_password_none(at: &Installation) {
+    let tokens = AccountTokens::new(&at.core);
+    let is_good = async |token: &Secret| {
+        let caller = tokens.authenticate(token.expose(), Origin::default()).await;
+        caller.is_ok()
+    };
+    let admin: Email = ADMIN.parse().unwrap();
+    let root = accounts::find_account(&at.core, &admin).await.unwrap();
+    let of_root = token(at, root.id).await;
+    let first = reset_links::create_welcome_link(&at.core, &admin).await;
+    let FirstPassword::Link(code) = first.unwrap() else {
+        unreachable!("a new installation has no password");
+    };
+    use_link(at, &code, NEW).await.unwrap();
+    assert!(is_good(&of_root).await, "what the first start made");
+
+    let eve = at.person("eve").await;
+    let of_eve = token(at, eve.account).await;
+    let made = reset_links::create_any_reset_link(&at.core, root.id).await;
+    assert!(is_good(&of_root).await, "the link alone ends nothing");
+    use_link(at, &made.unwrap(), OLD).await.unwrap();
+    assert!(!is_good(&of_root).await);
+    assert!(is_good(&of_eve).await);
+
+    // Both entries say from where.
+    let reader = Caller {
+        account: root.id,
+        ..eve
+    };
+    let scope = scope_of(&at.core, reader, None).await.unwrap();
+    let filter = AuditFilter {
+        action: "account.password".parse().unwrap(),
+        ..AuditFilter::default()
+    };
+    let entries = list_entries(&at.core, &scope, &filter, None, 10, 0);
+    let entries = entries.await.unwrap();
+    let addresses: Vec<_> = entries
+        .iter()
+        .map(|entry| entry.address.as_deref())
+        .collect();
+    assert_eq!(addresses, [Some("192.0.2.1"); 2]);
 }
 
 async fn a_link_is_looked_at_without_being_used_up(at: &Installation) {

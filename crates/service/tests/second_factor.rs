@@ -26,6 +26,7 @@ const ADA: &str = "ada@example.com";
 on_both_backends! {
     a_factor_is_in_force_after_its_first_code
     a_secret_is_shown_again_until_it_is_used_or_old
+    a_new_password_ends_a_secret_that_is_being_set_up
     the_token_api_is_no_way_around_it
     a_sign_in_goes_on_with_a_code
     a_sign_in_that_takes_too_long_begins_again
@@ -191,6 +192,28 @@ async fn a_secret_is_shown_again_until_it_is_used_or_old(at: &Installation) {
     new.unwrap();
 }
 
+async fn a_new_password_ends_a_secret_that_is_being_set_up(at: &Installation) {
+    let ada = at.person_with("ada", Some(RIGHT)).await;
+    // Somebody with a stolen session has seen it.
+    let seen = second_factor::begin(&at.core, &ada).await.unwrap().secret;
+    accounts::change_password(&at.core, &ada, Secret("battery staple".into()))
+        .await
+        .unwrap();
+    let code = App::new(&seen).code(at);
+    let refused = second_factor::enable(&at.core, &ada, &code).await;
+    assert_eq!(refused.unwrap_err().code(), "second_factor_not_begun");
+    let fresh = second_factor::begin(&at.core, &ada).await.unwrap().secret;
+    assert_ne!(fresh.expose(), seen.expose());
+    let code = App::new(&fresh).code(at);
+    second_factor::enable(&at.core, &ada, &code).await.unwrap();
+    // One that is in force stays.
+    accounts::change_password(&at.core, &ada, Secret("another staple".into()))
+        .await
+        .unwrap();
+    let status = second_factor::status(&at.core, ada.account).await.unwrap();
+    assert!(status.enabled_at.is_some() && status.recovery_codes > 0);
+}
+
 async fn the_token_api_is_no_way_around_it(at: &Installation) {
     let (_, app, _) = enrolled(at).await;
     assert_code_missing(&log_in(at, None).await);
@@ -305,6 +328,9 @@ async fn a_recovery_code_works_once_and_new_ones_end_the_old(at: &Installation) 
     let mallory = at.person("mallory").await;
     let none = second_factor::new_recovery_codes(&at.core, &mallory).await;
     assert!(matches!(none, Err(Error::NotFound(_))), "{none:?}");
+    let noted = "SELECT account_id FROM audit WHERE action = 'account.recovery_codes'";
+    let noted: Vec<String> = at.core.db.read(noted).fetch_all().await.unwrap();
+    assert_eq!(noted, [ada.account.to_string()]);
 }
 
 async fn guesses_of_codes_are_counted_like_passwords(at: &Installation) {

@@ -13,6 +13,7 @@ use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Invite, Role, Team};
 use estrade_service::ai::keys::{create_key, delete_key};
 use estrade_service::identity::access::scope_of;
+use estrade_service::identity::accounts::disable_account;
 use estrade_service::identity::invitations::{create_invitation, join_team};
 use estrade_service::identity::members::{delete_member, list_members, set_role};
 use estrade_service::identity::teams::{count_teams, create_team, delete_team, list_teams};
@@ -37,6 +38,7 @@ on_both_backends! {
     who_may_remove_whom
     who_may_give_which_role
     anyone_may_leave_but_the_last_owner
+    an_owner_who_is_locked_out_is_none_to_be_left_with
     owners_who_leave_together_do_not_both_get_away
     who_may_invite_as_what
     an_invitation_is_for_one_address_one_use_and_one_week
@@ -334,6 +336,24 @@ async fn anyone_may_leave_but_the_last_owner(at: &Installation) {
         .await
         .unwrap();
     assert_eq!(role_in(at, four.team, owner).await, None);
+}
+
+async fn an_owner_who_is_locked_out_is_none_to_be_left_with(at: &Installation) {
+    let (ada, bob) = (at.person("ada").await, at.person("bob").await);
+    let team = new_team(at, &ada).await.id;
+    add(at, &ada, team, &bob, Role::Owner).await;
+    disable_account(&at.core, &bob.email.parse().unwrap())
+        .await
+        .unwrap();
+    let leaves = delete_member(&at.core, &ada, team, ada.account).await;
+    assert_eq!(code(leaves), "last_owner");
+    let demoted = set_role(&at.core, &ada, team, ada.account, Role::Admin).await;
+    assert_eq!(code(demoted), "last_owner");
+    // The one who is locked out can go.
+    delete_member(&at.core, &ada, team, bob.account)
+        .await
+        .unwrap();
+    assert_eq!(role_in(at, team, &ada).await, Some(Role::Owner));
 }
 
 async fn owners_who_leave_together_do_not_both_get_away(at: &Installation) {

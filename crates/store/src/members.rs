@@ -125,13 +125,21 @@ pub async fn read_member(
     .await
 }
 
-/// How many owners a team has.
-pub async fn count_owners(tx: &mut Tx, team: TeamId) -> Result<u64, StoreError> {
-    tx.query("SELECT COUNT(*) FROM team_members WHERE team_id = $1 AND role = $2")
-        .bind(team)
-        .bind(Role::Owner.as_str())
-        .fetch_one()
-        .await
+/// Whether a team has another owner than `account` who is not locked out.
+pub async fn has_other_owner(
+    tx: &mut Tx,
+    team: TeamId,
+    account: AccountId,
+) -> Result<bool, StoreError> {
+    tx.query(
+        "SELECT EXISTS (SELECT 1 FROM team_members m JOIN accounts a ON a.id = m.account_id
+         WHERE m.team_id = $1 AND m.role = $2 AND m.account_id <> $3 AND NOT a.disabled)",
+    )
+    .bind(team)
+    .bind(Role::Owner.as_str())
+    .bind(account)
+    .fetch_one()
+    .await
 }
 
 /// How many teams an account owns.

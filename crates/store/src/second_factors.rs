@@ -119,6 +119,15 @@ pub async fn delete_factor(tx: &mut Tx, account: AccountId) -> Result<bool, Stor
     Ok(gone > 0)
 }
 
+/// Removes a second factor that is not in force yet.
+pub async fn delete_pending_factor(tx: &mut Tx, account: AccountId) -> Result<(), StoreError> {
+    tx.query("DELETE FROM second_factors WHERE account_id = $1 AND enabled_at IS NULL")
+        .bind(account)
+        .execute()
+        .await
+        .map(drop)
+}
+
 async fn delete_recovery_codes(tx: &mut Tx, account: AccountId) -> Result<(), StoreError> {
     tx.query("DELETE FROM recovery_codes WHERE account_id = $1")
         .bind(account)

@@ -75,7 +75,7 @@ pub async fn run(
             let secret = reset_links::create_any_reset_link(&core, account.id).await?;
             printer.data(reset_links::url(&core, LinkKind::Reset, &secret).expose())?;
             printer.note(format_args!(
-                "the link sets a new password for {}, once, within an hour; earlier links no longer work",
+                "the link sets a new password for {}, once, within an hour, and ends its sessions and tokens; earlier links no longer work",
                 account.email
             ));
         }

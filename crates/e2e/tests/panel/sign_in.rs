@@ -169,7 +169,7 @@ async fn two_cookies_of_the_name_are_none(app: &TestApp) {
 }
 
 async fn a_reset_link_sets_a_password_once(app: &TestApp) {
-    app.new_account_with("ada", PASSWORD).await;
+    let program = app.new_account_with("ada", PASSWORD).await;
     let mut old = app.panel();
     old.sign_in("ada@example.com", PASSWORD).await;
     let account = estrade_service::identity::accounts::find_account(
@@ -187,7 +187,9 @@ async fn a_reset_link_sets_a_password_once(app: &TestApp) {
     for _ in 0..2 {
         let page = ada.get(&path).await.assert(200).text();
         assert!(page.contains("ada@example.com"));
+        assert!(page.contains("ends every API token"), "{page}");
     }
+    program.get("/v1/me").await.assert(200);
     let differing = [
         ("password", "a new password"),
         ("repeated", "another password"),
@@ -202,6 +204,7 @@ async fn a_reset_link_sets_a_password_once(app: &TestApp) {
     ada.send(&path, &good).await.assert(303);
     ada.get("/panel/account").await.assert(200);
     old.get("/panel/account").await.assert(303);
+    program.get("/v1/me").await.assert(401);
     let mut other = app.panel();
     other.send(&path, &good).await.assert(404);
     other.get(&path).await.assert(404);

@@ -31,6 +31,8 @@ pub fn routes() -> Router<AppState> {
 struct SetPasswordPage {
     title: &'static str,
     text: &'static str,
+    /// What ends with the use of the link.
+    ends: &'static str,
     problem: String,
     email: String,
     action: String,
@@ -42,16 +44,22 @@ struct LinkEndedPage {}
 
 impl SetPasswordPage {
     fn new(link: ResetLink, problem: String, action: &str) -> Self {
-        let (title, text) = match link.kind {
+        let (title, text, ends) = match link.kind {
             LinkKind::Welcome => (
                 "Welcome to Estrade",
                 "This is your administrator account. Set its password, and you are in.",
+                "Setting the password signs out every other browser.",
             ),
-            LinkKind::Reset => ("Set a new password", "Choose a password for your account."),
+            LinkKind::Reset => (
+                "Set a new password",
+                "Choose a password for your account.",
+                "Setting the password signs out every browser and ends every API token of the account. AI keys stay.",
+            ),
         };
         Self {
             title,
             text,
+            ends,
             problem,
             email: link.email,
             action: action.to_owned(),
@@ -95,8 +103,9 @@ async fn set_password(
         let page = SetPasswordPage::new(link, problem, uri.path());
         return render_with(StatusCode::BAD_REQUEST, &page);
     }
-    let used = reset_links::use_reset_link(&app.core, &code, form.password.clone()).await;
-    match used {
+    let (password, origin) = (form.password.clone(), client.origin());
+    let used = reset_links::use_reset_link(&app.core, &code, password, origin);
+    match used.await {
         Ok(email) => enter(&app, &email, form.password, &client).await,
         Err(Error::NotFound(_)) => link_ended(),
         Err(error) => {

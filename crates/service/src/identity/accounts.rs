@@ -11,7 +11,9 @@ use estrade_model::secret::Secret;
 use estrade_model::{AccountId, SessionId, Timestamp};
 use estrade_store::accounts;
 pub use estrade_store::accounts::AccountRow;
-use estrade_store::{ChangeKind, StoreError, Tx, networks, reset_links, sessions, tokens};
+use estrade_store::{
+    ChangeKind, StoreError, Tx, networks, reset_links, second_factors, sessions, tokens,
+};
 use std::collections::BTreeMap;
 
 /// The longest text that accounts are searched for, in characters.
@@ -142,7 +144,8 @@ pub async fn change_password(core: &Core, caller: &Caller, password: Secret) -> 
         .map(drop)
 }
 
-/// Sets a password and ends what the old one has let in, but for the session that is kept.
+/// Sets a password and ends what the old one has let in, but for the session that is kept. A second factor that is
+/// being set up ends, too: who was let in may have seen its secret.
 pub(crate) async fn replace_password(
     tx: &mut Tx,
     account: AccountId,
@@ -153,6 +156,7 @@ pub(crate) async fn replace_password(
 ) -> Result<u64> {
     accounts::set_password(tx, account, hash).await?;
     reset_links::delete_link(tx, account).await?;
+    second_factors::delete_pending_factor(tx, account).await?;
     let tokens = match ended {
         EndedTokens::Sessions => tokens::delete_sessions(tx, account).await?,
         EndedTokens::All => tokens::delete_tokens(tx, account).await?,
@@ -165,13 +169,20 @@ pub(crate) async fn replace_password(
 /// Gives the caller another name.
 pub async fn rename_account(core: &Core, caller: &Caller, name: Label) -> Result<()> {
     let (account, now) = (caller.require(Operation::WriteAccount)?, core.now());
+    let own = account.cast();
+    let note = Note::of(core, caller, own, Action::RenameAccount, account)?;
+    let note = note.about(&caller.email).detail(name.as_str());
     core.db
         .transact(move |tx| {
-            let name = name.clone();
+            let (name, note) = (name.clone(), note.clone());
             Box::pin(async move {
-                if !accounts::set_fullname(tx, account, name.as_str()).await? {
-                    return Err(Error::Unauthenticated);
+                let before = accounts::find_account(tx, account).await?;
+                let before = before.ok_or(Error::Unauthenticated)?;
+                if before.fullname == name.as_str() {
+                    return Ok(());
                 }
+                accounts::set_fullname(tx, account, name.as_str()).await?;
+                note.write(tx).await?;
                 Ok(tx.changed(ChangeKind::Account, account, now).await?)
             })
         })

@@ -1,7 +1,7 @@
 //! The members of a team and their roles.
 //!
 //! Admins manage members, but only an owner makes, unmakes or removes owners, and a team always
-//! keeps one. The rules about the member concerned are checked inside the transaction, so that of two
+//! keeps one who is not locked out, but for what administrators do to accounts. The rules about the member concerned are checked inside the transaction, so that of two
 //! owners who leave, or demote each other, at the same time only one succeeds.
 
 use crate::audit::Note;
@@ -57,7 +57,7 @@ pub async fn delete_member(
                     if !leaves {
                         require_owner(permission.current_role(tx).await?)?;
                     }
-                    keep_an_owner(tx, team).await?;
+                    keep_an_owner(tx, team, member).await?;
                 }
                 members::delete_member(tx, team, member).await?;
                 let note = note.about(&email_of(tx, member).await?);
@@ -89,7 +89,7 @@ pub async fn set_role(
                     require_owner(permission.current_role(tx).await?)?;
                 }
                 if before == Role::Owner && role != Role::Owner {
-                    keep_an_owner(tx, team).await?;
+                    keep_an_owner(tx, team, member).await?;
                 }
                 if role < before {
                     invitations::delete_invitations_of(tx, team, member).await?;
@@ -124,13 +124,13 @@ fn require_owner(role: Role) -> Result<()> {
     ))
 }
 
-/// Refuses (409) to lose an owner when there is only one.
-async fn keep_an_owner(tx: &mut Tx, team: TeamId) -> Result<()> {
-    if members::count_owners(tx, team).await? > 1 {
+/// Refuses (409) to lose an owner when no other one can act: who is locked out cannot.
+async fn keep_an_owner(tx: &mut Tx, team: TeamId, lost: AccountId) -> Result<()> {
+    if members::has_other_owner(tx, team, lost).await? {
         return Ok(());
     }
     Err(Error::conflict(
         "last_owner",
-        "a team needs an owner; make another member an owner first, or delete the team",
+        "a team needs an owner who is not locked out; make another member an owner first, or delete the team",
     ))
 }

@@ -2,6 +2,10 @@
 //!
 //! Only the hash of a link's code is stored. To look at a link does not use it up: mail programs and chats open
 //! the links that they show.
+//!
+//! Who resets a password may not know who else has got in: it ends every session and every token of the account. The
+//! link of the first start ends no token, because nobody has set a password before, and the administrator's first token
+//! was made a moment ago.
 
 use crate::audit::{Actor, Note};
 use crate::identity::access::Origin;
@@ -38,6 +42,22 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
+    fn parse(stored: &str) -> Self {
+        if stored == Self::Welcome.as_str() {
+            Self::Welcome
+        } else {
+            Self::Reset
+        }
+    }
+
+    /// What its use ends, besides sessions.
+    fn ended_tokens(self) -> EndedTokens {
+        match self {
+            Self::Reset => EndedTokens::All,
+            Self::Welcome => EndedTokens::Sessions,
+        }
+    }
+
     /// As it is stored, and its place in the account panel.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -147,20 +167,21 @@ pub async fn peek(core: &Core, secret: &str) -> Result<Option<ResetLink>> {
     };
     let found = reset_links::find_link(&core.db, secret_hash, core.now()).await?;
     Ok(found.map(|found| ResetLink {
-        kind: if found.kind == LinkKind::Welcome.as_str() {
-            LinkKind::Welcome
-        } else {
-            LinkKind::Reset
-        },
+        kind: LinkKind::parse(&found.kind),
         email: found.email,
     }))
 }
 
-/// Sets a password with a link, which it uses up; whoever is signed in with the old one is signed out. Returns
-/// the address of the account.
+/// Sets a password with a link, which it uses up; whoever is signed in is signed out, and a reset also ends the
+/// account's tokens. Returns the address of the account.
 ///
 /// A link that is unknown, used or expired is not found. A password that is not acceptable leaves it good.
-pub async fn use_reset_link(core: &Core, secret: &str, password: Secret) -> Result<String> {
+pub async fn use_reset_link(
+    core: &Core,
+    secret: &str,
+    password: Secret,
+    origin: Origin,
+) -> Result<String> {
     let not_found = || Error::NotFound("the link");
     let secret_hash = hash(secret).ok_or_else(not_found)?;
     // Before the password is hashed, which is expensive: strangers send any code.
@@ -168,7 +189,8 @@ pub async fn use_reset_link(core: &Core, secret: &str, password: Secret) -> Resu
     let found = found.ok_or_else(not_found)?;
     let password = passwords::hash_of_stranger(password).await?;
     let (account, now) = (found.account, core.now());
-    let actor = Actor::account(account, &found.email, Origin::default());
+    let ended = LinkKind::parse(&found.kind).ended_tokens();
+    let actor = Actor::account(account, &found.email, origin);
     let note = Note::by(actor, account.cast(), Action::SetPassword, account, now)?;
     let note = note.about(&found.email).detail("with a link");
     core.db
@@ -179,7 +201,6 @@ pub async fn use_reset_link(core: &Core, secret: &str, password: Secret) -> Resu
                     return Err(not_found());
                 }
                 note.write(tx).await?;
-                let ended = EndedTokens::Sessions;
                 accounts::replace_password(tx, account, &password, ended, None, now).await
             })
         })

@@ -167,13 +167,17 @@ pub async fn new_recovery_codes(core: &Core, caller: &Caller) -> Result<Vec<Secr
     let account = require_to_change(core, caller)?;
     let codes = make_recovery_codes()?;
     let hashes = hash_all(account, &codes);
+    let own = account.cast();
+    let note = Note::of(core, caller, own, Action::ReplaceRecoveryCodes, account)?;
+    let note = note.about(&caller.email);
     core.db
         .transact(move |tx| {
-            let hashes = Arc::clone(&hashes);
+            let (hashes, note) = (Arc::clone(&hashes), note.clone());
             Box::pin(async move {
                 if !second_factors::is_enabled(tx, account).await? {
                     return Err(Error::NotFound("the second factor"));
                 }
+                note.write(tx).await?;
                 Ok(second_factors::set_recovery_codes(tx, account, &hashes).await?)
             })
         })

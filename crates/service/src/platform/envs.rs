@@ -115,11 +115,14 @@ fn replace_envs<'a>(
                     }
                     let names = changed_names(&envs::find_envs(tx, id).await?, &rows, &unchanged);
                     let note = note.on(id, &row.name).fields(&names);
+                    let is_changed = !names.is_empty();
                     envs::replace_envs(tx, id, &rows).await?;
                     record_events(tx, id, vec![NewEvent::of_project("envs", "UPDATED")], now)
                         .await?;
                     let Some(current) = row.current_release else {
-                        note.write(tx).await?;
+                        if is_changed {
+                            note.write(tx).await?;
+                        }
                         return Ok(None);
                     };
                     let tag = queue_rerun(
@@ -132,6 +135,12 @@ fn replace_envs<'a>(
                     )
                     .await?;
                     releases::set_author(tx, release, author).await?;
+                    // The same variables again are still a release that somebody made.
+                    let note = if is_changed {
+                        note
+                    } else {
+                        note.action(Action::CreateRelease)
+                    };
                     note.detail(tag).write(tx).await?;
                     Ok(Some(release))
                 })

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 on_both_backends! {
     what_happens_to_a_project_is_noted;
+    variables_that_stay_the_same_are_not_noted;
     a_team_has_a_log_of_its_own;
     an_account_has_a_log_of_its_own;
     refused_sign_ins_are_noted_and_bounded;
@@ -125,6 +126,28 @@ async fn what_happens_to_a_project_is_noted(app: &TestApp) {
     // The AI API shows what is its own.
     let of_ai = ada.ai().get("/v1/audit").await.assert(200).json();
     assert_eq!(of_ai, json!({"entries": []}));
+}
+
+async fn variables_that_stay_the_same_are_not_noted(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let project = new_project(&ada, "shop").await;
+    let envs = json!({"project": "shop", "variables": [{"key": "MODE", "value": "fast"}]});
+    for _ in 0..2 {
+        done(ada.post("/v1/projects/update-envs", &envs)).await;
+    }
+    deploy_site(&ada, "shop").await;
+    // It makes a release again, and that is what it did.
+    done(ada.post("/v1/projects/update-envs", &envs)).await;
+    let entries = log(&ada, &format!("subject={project}")).await;
+    let expected = [
+        "project.create",
+        "env.update",
+        "release.create",
+        "release.create",
+    ];
+    assert_eq!(actions(&entries), expected);
+    assert_eq!(entries[3]["detail"], "v2");
+    assert_eq!(entries[3]["fields"], json!([]));
 }
 
 async fn a_team_has_a_log_of_its_own(app: &TestApp) {

@@ -244,7 +244,7 @@ async fn ask(
 const RESET: Question = Question {
     verb: "reset-link",
     title: |email| format!("Make a reset link for {email}?"),
-    text: "Whoever has the link sets the account's password, once, within an hour. An earlier link ends.",
+    text: "Whoever has the link sets the account's password, once, within an hour. That ends its sessions and API tokens. An earlier link ends at once.",
     label: "Make a link",
     kind: "primary",
 };

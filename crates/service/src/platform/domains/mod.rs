@@ -13,11 +13,12 @@ use estrade_model::audit::Action;
 use estrade_model::domain::{
     CreateDomain, DnsRecord, Domain, DomainId, DomainProject, DomainStatus,
 };
+use estrade_model::project::ProjectKey;
 use estrade_model::team::Role;
 use estrade_model::{ProjectId, Timestamp};
 pub use estrade_store::certificates::CertificateStatus;
 use estrade_store::domains::{self, DomainRow};
-use estrade_store::projects::ProjectFilter;
+use estrade_store::projects::{self as project_rows, ProjectFilter};
 use estrade_store::{ChangeKind, StoreError, Tx, certificates};
 use std::time::Duration;
 
@@ -139,7 +140,7 @@ pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Res
         });
     }
     let project = projects::find_project(core, scope, &new.project).await?;
-    let now = core.now();
+    let (now, visible) = (core.now(), permission.projects());
     let row = DomainRow {
         id: core.new_id()?,
         owner: permission.owner(),
@@ -163,6 +164,10 @@ pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Res
         .transact(core, move |tx| {
             let (row, note) = (row.clone(), note.clone());
             Box::pin(async move {
+                // It may have moved to another owner meanwhile, whose its domains are then.
+                let key = ProjectKey::Id(row.project);
+                let found = project_rows::find_project(tx, visible, &key).await?;
+                found.ok_or(Error::NotFound("the project"))?;
                 insert_domain(tx, &row, quota, now).await?;
                 note.write(tx).await
             })
