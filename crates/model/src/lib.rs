@@ -13,6 +13,7 @@ pub mod call;
 pub mod coding;
 pub mod disk;
 pub mod domain;
+pub mod dotenv;
 pub mod error;
 pub mod event;
 pub mod id;

@@ -11,7 +11,6 @@
 pub mod assets;
 pub mod chart;
 pub mod cookies;
-pub mod dotenv;
 pub mod error;
 pub mod flash;
 pub mod form;

@@ -1,6 +1,6 @@
 //! What a change of a project's variables does: shown before it is saved, and applied to what is there then.
 
-use crate::dotenv::{self, LineError};
+use estrade_model::dotenv::{self, LineError};
 use estrade_model::names::EnvKey;
 use estrade_model::project::{EnvId, EnvSetting, EnvVar};
 use serde::{Deserialize, Serialize};

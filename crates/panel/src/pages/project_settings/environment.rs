@@ -138,7 +138,7 @@ struct ReviewForm {
 impl ReviewForm {
     fn changes(&self, current: &[EnvVar]) -> Result<Vec<EnvChange>, Vec<String>> {
         if self.change == "paste" {
-            let line = |error: crate::dotenv::LineError| {
+            let line = |error: estrade_model::dotenv::LineError| {
                 format!("Line {}: {}.", error.line, error.message)
             };
             return env_diff::from_text(&self.text, self.replace.is_some(), current)

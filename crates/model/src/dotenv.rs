@@ -1,13 +1,13 @@
-//! Reads the text of a `.env` file.
+//! Reads and writes the text of a `.env` file.
 //!
 //! A line is `NAME=value`, perhaps with `export` before it. A value may stand in quotes and then go over several
 //! lines: single quotes and backticks keep everything as it is, double quotes know `\n`, `\r`, `\t`, `\"`, `\\` and
 //! `\$`. Without quotes it ends with the line, or before a `#` that follows a space. Nothing is expanded: `$HOME`
 //! stays `$HOME`, because the values of this server are none of a project's business.
 
-use estrade_model::Invalid;
-use estrade_model::names::EnvKey;
-use estrade_model::project::{EnvSetting, MAX_ENVS};
+use crate::Invalid;
+use crate::names::EnvKey;
+use crate::project::{EnvSetting, MAX_ENVS};
 
 /// Most errors that are reported at once.
 const MAX_ERRORS: usize = 10;
@@ -184,6 +184,20 @@ fn unescape(char: char) -> Option<char> {
     }
 }
 
+/// A value in double quotes, on one line, as [`parse`] reads it back.
+pub fn quote(value: &str) -> String {
+    let mut quoted = String::from("\"");
+    for char in value.chars() {
+        match char {
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '"' | '\\' | '$' => quoted.extend(['\\', char]),
+            _ => quoted.push(char),
+        }
+    }
+    quoted + "\""
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,19 +282,6 @@ mod tests {
         let many: Vec<_> = (0..=MAX_ENVS).map(line).collect();
         let many = many.join("\n");
         assert_eq!(parse(&many).unwrap_err()[0].line, MAX_ENVS + 1);
-    }
-
-    fn quote(value: &str) -> String {
-        let mut quoted = String::from("\"");
-        for char in value.chars() {
-            match char {
-                '\n' => quoted.push_str("\\n"),
-                '\r' => quoted.push_str("\\r"),
-                '"' | '\\' => quoted.extend(['\\', char]),
-                _ => quoted.push(char),
-            }
-        }
-        quoted + "\""
     }
 
     proptest! {
