@@ -1,10 +1,9 @@
 //! Disks of projects on the wire: what instances keep across releases.
 
 use crate::id::kind;
+use crate::serde_rules::WholeNumber;
 use crate::{Id, Timestamp};
-use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use std::fmt;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 
@@ -71,33 +70,11 @@ impl utoipa::ToSchema for DiskSize {}
 
 impl<'de> Deserialize<'de> for DiskSize {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(NumberOrText)
-    }
-}
-
-struct NumberOrText;
-
-impl Visitor<'_> for NumberOrText {
-    type Value = DiskSize;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number of GB, 1 or more")
-    }
-
-    fn visit_u64<E: Error>(self, size: u64) -> Result<DiskSize, E> {
-        if size == 0 {
-            return Err(E::invalid_value(serde::de::Unexpected::Unsigned(0), &self));
-        }
-        Ok(DiskSize(size))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<DiskSize, E> {
-        // Not just `parse`, which takes a plus sign.
-        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        match text.parse() {
-            Ok(size) if digits => self.visit_u64(size),
-            _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
-        }
+        let size = source.deserialize_any(WholeNumber {
+            range: 1..=u64::MAX,
+            expected: "a whole number of GB, 1 or more",
+        })?;
+        Ok(Self(size))
     }
 }
 

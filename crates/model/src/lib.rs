@@ -28,6 +28,7 @@ pub mod names;
 pub mod paths;
 pub mod plan;
 pub mod platform;
+pub mod port;
 pub mod project;
 pub mod provider;
 pub mod release;

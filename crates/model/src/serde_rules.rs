@@ -1,9 +1,10 @@
-//! How optional fields of request bodies are read.
+//! How fields of request bodies are read that may be absent, or written in more than one way.
 
 use crate::Invalid;
-use serde::de::Visitor;
+use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// A field that a request may leave out, clear with `null`, or set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,5 +63,36 @@ impl<T> Visitor<'_> for Text<T> {
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
         self.0(text).map_err(E::custom)
+    }
+}
+
+/// A whole number, also as a text of digits: public clients send what was typed.
+pub(crate) struct WholeNumber {
+    pub(crate) range: RangeInclusive<u64>,
+    /// What should have been there, for the error.
+    pub(crate) expected: &'static str,
+}
+
+impl Visitor<'_> for WholeNumber {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<u64, E> {
+        if !self.range.contains(&number) {
+            return Err(E::invalid_value(Unexpected::Unsigned(number), &self));
+        }
+        Ok(number)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<u64, E> {
+        // Not just `parse`, which takes a plus sign.
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            Ok(number) if digits => self.visit_u64(number),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
     }
 }

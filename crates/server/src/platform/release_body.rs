@@ -11,6 +11,7 @@ use crate::api_error::ApiError;
 use crate::spool::Spool;
 use crate::strict_json::{self, FieldSelector};
 use estrade_model::platform::Platform;
+use estrade_model::port::Port;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::platform::releases::{MAX_GIT_INFO_BYTES, MAX_SETTINGS_BYTES, Upload};
@@ -21,7 +22,6 @@ use serde::de::{
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::num::NonZeroU16;
 use std::panic::resume_unwind;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -185,9 +185,7 @@ impl<'de, T: FileSink<'de>> Visitor<'de> for BodySeed<'_, T> {
         let settings_left = Cell::new(MAX_SETTINGS_BYTES);
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
-                "port" => {
-                    parsed.new.port = map.next_value::<Option<NonZeroU16>>()?.map(NonZeroU16::get);
-                }
+                "port" => parsed.new.port = map.next_value::<Option<Port>>()?.map(|port| port.0),
                 "type" => parsed.new.platform = map.next_value::<Option<Platform>>()?,
                 "message" => parsed.new.message = map.next_value()?,
                 "gitInfo" => {

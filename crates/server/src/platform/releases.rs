@@ -80,9 +80,8 @@ pub struct CreateRelease {
     /// The platform, when it differs from the project's.
     #[schema(example = "static")]
     r#type: Option<estrade_model::platform::Platform>,
-    /// The port it listens on.
-    #[schema(minimum = 1, maximum = 65535)]
-    port: Option<u16>,
+    /// The port it listens on, as a number or a text.
+    port: Option<estrade_model::port::Port>,
     /// Its files; exactly one of `files`, `sourceID` and `image` is needed.
     files: Option<Vec<ReleaseFile>>,
     /// The id of an uploaded archive.

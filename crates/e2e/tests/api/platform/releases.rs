@@ -250,11 +250,15 @@ async fn port_and_type_are_checked(app: &TestApp) {
         let release = deploy(&ada, "shop", &with("port", json!(port))).await;
         assert_eq!(ended(&ada, &release).await["port"], port);
     }
+    // Public clients send what was typed.
+    let release = deploy(&ada, "shop", &with("port", json!("8000"))).await;
+    assert_eq!(ended(&ada, &release).await["port"], 8000);
     for port in [
         json!(0),
         json!(65536),
         json!(-1),
-        json!("80"),
+        json!("0"),
+        json!("http"),
         json!(80.5),
         json!([]),
     ] {

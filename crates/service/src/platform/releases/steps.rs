@@ -24,6 +24,10 @@ const MAX_LINES: usize = 50;
 /// Compressing this many bytes takes longer than writing down that it has begun.
 const MIN_BYTES_TO_REPORT: u64 = 1 << 20;
 
+/// How a builder of images ends its output. Public clients look for it: until they have seen it, they answer Ctrl-C by
+/// canceling the release, also when all they do is to show the logs of what is READY.
+const BUILD_END: &str = "Successfully tagged";
+
 /// How the work on a release ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunOutcome {
@@ -92,7 +96,9 @@ async fn build(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
         (Some(_), _) => Ok(()),
         (None, Some(source)) => {
             run.commit(None).await?;
-            unpack_source(&mut run.claim, source).await
+            unpack_source(&mut run.claim, source).await?;
+            run.say_built();
+            Ok(())
         }
         (None, None) => Err(StepError::Failed(source_gone())),
     }
@@ -226,6 +232,12 @@ impl ReleaseRun<'_> {
         if self.state().may_become(state) {
             self.entered.push(state);
         }
+    }
+
+    /// Ends the build log as a builder of images does.
+    fn say_built(&mut self) {
+        let release = self.claim.release();
+        self.pending.said.say(format!("{BUILD_END} {release}"));
     }
 
     /// Commits the states that were entered.
