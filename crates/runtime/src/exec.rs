@@ -22,13 +22,18 @@ pub struct CommandEnd {
 pub struct ShellSpec {
     /// The command, such as `["bash"]`.
     pub command: Vec<String>,
-    /// Columns of the terminal.
+    /// The terminal that it gets; none: standard input, output and error apart, as bytes.
+    pub terminal: Option<TerminalSize>,
+}
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalSize {
     pub columns: u16,
-    /// Rows of the terminal.
     pub rows: u16,
 }
 
-/// The bytes of a terminal, both ways. To drop it is to hang up on what runs in it.
+/// The bytes of a terminal, both ways; without one, what is read is framed ([`crate::OutputFrames`] reads it). To drop it is to hang up on what runs in it.
 pub trait Terminal: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Terminal for T {}
@@ -42,7 +47,8 @@ pub trait ShellProcess: fmt::Debug + Send + Sync {
     fn exit_code(&self) -> Call<'_, Option<i64>>;
 }
 
-/// A shell in an instance: what is written to it is typed, what is read is shown. To drop it is to hang up.
+/// A shell in an instance: what is written to it is typed, what is read is shown. To drop it is to hang up. Without a
+/// terminal, to shut it down is to end its standard input.
 pub struct Shell {
     terminal: Pin<Box<dyn Terminal>>,
     control: ShellControl,

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 on_both_backends! {
     a_shell_at_a_terminal with engine;
     a_line_is_run_by_sh with engine;
+    streams_are_kept_apart_without_a_terminal with engine;
     who_may_open_one with engine;
     a_token_may_be_a_subprotocol with engine;
     it_is_a_websocket_or_nothing;
@@ -80,6 +81,63 @@ async fn a_line_is_run_by_sh(app: &TestApp) {
         assert_eq!(end, closed(1000, &format!("exit code {code}")), "{command}");
     }
     clean(app, &ada).await;
+}
+
+/// The subprotocol `estrade.streams`: bytes in, bytes out behind one that names their stream, and an end of the input.
+async fn streams_are_kept_apart_without_a_terminal(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_live(app, &ada, "shop").await;
+    let bearer = format!("Bearer {}", ada.token());
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("sec-websocket-protocol", "estrade, estrade.streams"),
+    ];
+    let open = async |command: &str| {
+        let query = format!("project_id=shop&cmd={command}");
+        let opened = Socket::open(app, &query, &headers).await;
+        opened.expect("a WebSocket")
+    };
+    let mut shell = open("cat;+echo+err+%3E%262;+tty;+exit+7").await;
+    shell.send(json!({"action": "start"})).await;
+    shell.send_bytes(b"a\r\n\x03\x04{\"type\":\"eof\"}").await;
+    shell.send(json!({"type": "input", "data": "."})).await;
+    shell.send(json!({"type": "eof"})).await;
+    let (mut text, end) = shell.read_to_end().await;
+    text.retain(|c| c != '\u{1}');
+    assert_eq!(
+        text.replacen("\u{2}err\n", "", 1),
+        "a\r\n\u{3}\u{4}{\"type\":\"eof\"}.not a tty\n"
+    );
+    assert!(text.contains("\u{2}err\n"), "{text:?}");
+    assert_eq!(end, closed(1000, "exit code 7"));
+    // What means something at a terminal only is refused.
+    for frame in [
+        json!({"type": "resize", "cols": 1, "rows": 1}),
+        json!({"action": "start"}),
+    ] {
+        let mut shell = open("cat").await;
+        shell.send(json!({"action": "start"})).await;
+        shell.send(frame).await;
+        assert_eq!(shell.closed().await.code, 4400);
+    }
+    // Without the subprotocol there is a terminal, whose input never ends.
+    let query = "project_id=shop&cmd=tty";
+    let opened = Socket::open(app, query, &headers[..1]).await;
+    let mut shell = opened.expect("a WebSocket");
+    shell.start(80, 24).await;
+    let (text, end) = shell.read_to_end().await;
+    assert!(text.starts_with("/dev/pts/"), "{text}");
+    assert_eq!(end, closed(1000, "exit code 0"));
+    let mut shell = open_terminal(app, &ada).await;
+    shell.send(json!({"type": "eof"})).await;
+    assert_eq!(shell.closed().await.code, 4400);
+    clean(app, &ada).await;
+}
+
+async fn open_terminal(app: &TestApp, user: &User) -> Socket {
+    let mut shell = open(app, user, "").await;
+    shell.start(80, 24).await;
+    shell
 }
 
 async fn who_may_open_one(app: &TestApp) {

@@ -45,7 +45,7 @@ impl Socket {
                 assert_eq!(answer.status(), 101);
                 // Never the one with the token.
                 let agreed = answer.headers().get("sec-websocket-protocol");
-                assert!(agreed.is_none_or(|protocol| protocol == "estrade"));
+                assert!(agreed.is_none_or(|it| it == "estrade" || it == "estrade.streams"));
                 assert!(answer.headers().contains_key("x-request-id"));
                 Ok(Self(socket))
             }
@@ -56,6 +56,11 @@ impl Socket {
 
     pub(crate) async fn send(&mut self, frame: Value) {
         self.0.send(Message::text(frame.to_string())).await.unwrap();
+    }
+
+    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) {
+        let message = Message::binary(bytes.to_vec());
+        self.0.send(message).await.unwrap();
     }
 
     pub(crate) async fn start(&mut self, columns: u16, rows: u16) {

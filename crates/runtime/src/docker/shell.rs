@@ -1,12 +1,14 @@
 //! An interactive shell in an instance.
 //!
 //! The engine lets a command live on when its terminal is gone. So the command prints its process id
-//! first, and gets SIGHUP when the [`Shell`] is dropped, as from a real terminal.
+//! first, and gets SIGHUP when the [`Shell`] is dropped, as from a real terminal. Without a terminal it
+//! is the same: what was started for somebody ends with them.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY};
 use crate::error::Error;
 use crate::exec::{Shell, ShellProcess, ShellSpec};
 use crate::instance::InstanceId;
+use crate::output_frames::{HEADER_BYTES, build_header, parse_header};
 use crate::runtime::Call;
 use bollard::body_full;
 use bollard::models::ExecConfig;
@@ -16,7 +18,7 @@ use http::Request;
 use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use std::io;
+use std::io::{self, Cursor};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -28,8 +30,14 @@ use tokio::time::{sleep, timeout};
 const WHAT: &str = "opening a shell in an instance";
 /// Tells its process id and becomes the command.
 const PROLOGUE: &str = r#"echo "$$"; exec "$@""#;
-/// Hangs up, and insists.
-const HANG_UP: &str = r#"kill -HUP "$0" && sleep 1 && kill -KILL "$0""#;
+/// Hangs up, and insists. The command leads a group, whose others no terminal would tell.
+const HANG_UP: &str = r#"
+send() { kill -s "$1" -- "-$2" 2>/dev/null || kill -s "$1" "$2"; }
+send HUP "$0" && sleep 1 && send KILL "$0""#;
+/// Longest line that may come before the shell.
+const MAX_FIRST_LINE: usize = 500;
+/// Most that is read of the frame with the process id.
+const MAX_FIRST_FRAME: usize = 1024;
 /// How often to look whether a shell that cannot be resized has ended.
 const MAX_EXIT_POLLS: u32 = 10;
 /// How long hanging up may take.
@@ -38,6 +46,8 @@ const HANG_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The terminal of a shell.
 struct DockerTerminal {
     stream: TokioIo<Upgraded>,
+    /// What comes before the stream: it was read together with the process id.
+    first: Cursor<Vec<u8>>,
     process: DockerProcess,
     /// The process in the container.
     pid: u32,
@@ -67,7 +77,7 @@ impl Engine {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            tty: Some(true),
+            tty: Some(spec.terminal.is_some()),
             ..Default::default()
         };
         let exec = self
@@ -75,12 +85,17 @@ impl Engine {
             .await?
             .id;
         let opening = async {
-            let mut terminal = self.attach(&exec).await?;
-            let pid = first_line(&mut terminal).await?;
-            Ok((terminal, pid))
+            let has_terminal = spec.terminal.is_some();
+            let mut stream = self.attach(&exec, has_terminal).await?;
+            let (pid, first) = if has_terminal {
+                (first_line(&mut stream).await?, Vec::new())
+            } else {
+                first_frame(&mut stream).await?
+            };
+            Ok((stream, pid, first))
         };
         let opened = timeout(QUICK_TIMEOUT, opening).await;
-        let (stream, pid) = opened.unwrap_or(Err(Error::TimedOut(WHAT)))?;
+        let (stream, pid, first) = opened.unwrap_or(Err(Error::TimedOut(WHAT)))?;
         let process = DockerProcess {
             engine: self.clone(),
             instance: id.clone(),
@@ -88,23 +103,25 @@ impl Engine {
         };
         let terminal = DockerTerminal {
             stream,
+            first: Cursor::new(first),
             process: process.clone(),
             pid,
             runtime: Handle::current(),
         };
         let shell = Shell::new(terminal, Arc::new(process));
-        shell.control().resize(spec.columns, spec.rows).await?;
+        if let Some(size) = spec.terminal {
+            shell.control().resize(size.columns, size.rows).await?;
+        }
         Ok(shell)
     }
 
-    async fn attach(&self, exec: &str) -> Result<TokioIo<Upgraded>, Error> {
+    async fn attach(&self, exec: &str, has_terminal: bool) -> Result<TokioIo<Upgraded>, Error> {
+        let start = format!(r#"{{"Detach":false,"Tty":{has_terminal}}}"#);
         let request = Request::post(format!("/exec/{exec}/start"))
             .header(CONTENT_TYPE, "application/json")
             .header(CONNECTION, "Upgrade")
             .header(UPGRADE, "tcp")
-            .body(body_full(Bytes::from_static(
-                br#"{"Detach":false,"Tty":true}"#,
-            )))
+            .body(body_full(Bytes::from(start)))
             .map_err(|error| Error::broken(WHAT, error))?;
         let answer = self.send(WHAT, request).await?;
         let upgraded = hyper::upgrade::on(answer).await;
@@ -122,11 +139,43 @@ async fn first_line(terminal: &mut TokioIo<Upgraded>) -> Result<u32, Error> {
         let byte = terminal.read_u8().await;
         match byte {
             Ok(b'\n') => break,
-            Ok(byte) if line.len() < 500 => line.push(byte),
+            Ok(byte) if line.len() < MAX_FIRST_LINE => line.push(byte),
             Ok(_) | Err(_) => break,
         }
     }
-    let line = String::from_utf8_lossy(&line);
+    parse_pid(&line)
+}
+
+/// The same without a terminal, where the line comes in a frame. What follows it in there stays a frame.
+async fn first_frame(stream: &mut TokioIo<Upgraded>) -> Result<(u32, Vec<u8>), Error> {
+    let mut header = [0; HEADER_BYTES];
+    let read = stream.read_exact(&mut header).await;
+    read.map_err(|error| Error::broken(WHAT, error))?;
+    let Some((kind, length)) = parse_header(header) else {
+        // The engine says why there is none, without a header.
+        let mut text = header.to_vec();
+        let mut rest = stream.take(MAX_FIRST_LINE as u64);
+        let read = rest.read_to_end(&mut text).await;
+        read.map_err(|error| Error::broken(WHAT, error))?;
+        return parse_pid(&text).map(|pid| (pid, Vec::new()));
+    };
+    let mut bytes = vec![0; length.min(MAX_FIRST_FRAME)];
+    let read = stream.read_exact(&mut bytes).await;
+    read.map_err(|error| Error::broken(WHAT, error))?;
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let end = end.unwrap_or(bytes.len());
+    let pid = parse_pid(&bytes[..end])?;
+    let left = length.saturating_sub(end + 1);
+    if left == 0 {
+        return Ok((pid, Vec::new()));
+    }
+    let mut first = build_header(kind, left).to_vec();
+    first.extend_from_slice(&bytes[end + 1..]);
+    Ok((pid, first))
+}
+
+fn parse_pid(line: &[u8]) -> Result<u32, Error> {
+    let line = String::from_utf8_lossy(line);
     line.trim().parse().map_err(|_| Error::Refused {
         what: WHAT,
         status: 0,
@@ -205,6 +254,13 @@ impl AsyncRead for DockerTerminal {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let begun = buffer.filled().len();
+        if let Poll::Ready(Err(error)) = Pin::new(&mut self.first).poll_read(context, buffer) {
+            return Poll::Ready(Err(error));
+        }
+        if buffer.filled().len() > begun {
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }

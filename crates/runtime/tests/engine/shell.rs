@@ -2,7 +2,9 @@
 
 use crate::support::{World, eventually};
 use estrade_runtime::Runtime as _;
-use estrade_runtime::{Engine, InstanceId, Probe, ShellSpec};
+use estrade_runtime::{
+    Engine, InstanceId, OutputFrames, OutputStream, Probe, ShellSpec, TerminalSize,
+};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -95,8 +97,10 @@ async fn a_shell_at_a_terminal() {
         .await;
     let spec = ShellSpec {
         command: words(&["bash", "--norc"]),
-        columns: 91,
-        rows: 17,
+        terminal: Some(TerminalSize {
+            columns: 91,
+            rows: 17,
+        }),
     };
     let mut shell = world.engine.open_shell(&instance.id, &spec).await.unwrap();
     shell
@@ -128,6 +132,67 @@ async fn a_shell_at_a_terminal() {
     world.clean().await;
 }
 
+/// Without a terminal: streams apart, bytes as they are, and an end of standard input.
+#[tokio::test]
+async fn a_command_between_pipes() {
+    let world = World::new();
+    let instance = world
+        .run(&world.python("import time; time.sleep(600)"))
+        .await;
+    let open = async |line: &str| {
+        let spec = ShellSpec {
+            command: words(&["sh", "-c", line]),
+            terminal: None,
+        };
+        world.engine.open_shell(&instance.id, &spec).await.unwrap()
+    };
+    let shell = open("cat; echo err >&2; exit 5").await;
+    let control = shell.control();
+    let (output, mut input) = tokio::io::split(shell);
+    let sent: Vec<u8> = (0..200_000_u32).map(|it| it.to_le_bytes()[0]).collect();
+    let sending = async {
+        input.write_all(&sent).await.unwrap();
+        input.shutdown().await.unwrap();
+    };
+    let reading = async {
+        let mut frames = OutputFrames::new(output, 1000);
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        while let Some((stream, piece)) = frames.next().await.unwrap() {
+            match stream {
+                OutputStream::Stdout => out.extend_from_slice(&piece),
+                OutputStream::Stderr => err.extend_from_slice(&piece),
+            }
+        }
+        (out, err)
+    };
+    let both = async { tokio::join!(sending, reading) };
+    let ((), (out, err)) = tokio::time::timeout(LIMIT, both).await.unwrap();
+    assert!(out == sent, "{} of {} bytes", out.len(), sent.len());
+    assert_eq!(err, b"err\n");
+    eventually("its code", || async {
+        control.exit_code().await.unwrap() == Some(5)
+    })
+    .await;
+    // What it writes at once comes in the frame of its process id.
+    for _ in 0..10 {
+        let mut frames = OutputFrames::new(open("echo at once").await, 1000);
+        let mut shown = Vec::new();
+        while let Some((_, piece)) = frames.next().await.unwrap() {
+            shown.extend_from_slice(&piece);
+        }
+        assert_eq!(shown, b"at once\n");
+    }
+    // Who leaves ends it with everything that it has started.
+    let shell = open("sleep 4712; echo").await;
+    eventually("it runs", || runs(&world.engine, &instance.id, "4712")).await;
+    drop(shell);
+    eventually("it is gone", || async {
+        !runs(&world.engine, &instance.id, "4712").await
+    })
+    .await;
+    world.clean().await;
+}
+
 #[tokio::test]
 async fn a_shell_that_is_left_is_hung_up() {
     let world = World::new();
@@ -136,8 +201,10 @@ async fn a_shell_that_is_left_is_hung_up() {
         .await;
     let spec = ShellSpec {
         command: words(&["bash", "--norc"]),
-        columns: 80,
-        rows: 24,
+        terminal: Some(TerminalSize {
+            columns: 80,
+            rows: 24,
+        }),
     };
     let mut shell = world.engine.open_shell(&instance.id, &spec).await.unwrap();
     shell
@@ -163,8 +230,10 @@ async fn no_shell_in_what_does_not_run() {
     world.engine.wait_for_exit(&instance.id).await.unwrap();
     let spec = ShellSpec {
         command: words(&["sh"]),
-        columns: 80,
-        rows: 24,
+        terminal: Some(TerminalSize {
+            columns: 80,
+            rows: 24,
+        }),
     };
     let error = world
         .engine

@@ -18,6 +18,9 @@ use estrade_service::platform::containers::shell;
 /// Most bytes of one frame of the client.
 const MAX_FRAME_BYTES: usize = 64 * 1024;
 
+/// The subprotocol without a terminal: standard input, output and error apart.
+const STREAMS_SUBPROTOCOL: &str = "estrade.streams";
+
 /// The query of a shell.
 #[derive(serde::Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -42,6 +45,9 @@ pub struct ShellQuery {
 /// binary frames. When the command ends, the socket is closed with 1000 and `exit code N`. Other codes: 4400 for a frame
 /// that makes no sense, 4401 when you may not use it any more, 4404 when nothing runs, 4408 after 8 hours, 4429 when too
 /// many are open.
+///
+/// A client that offers the subprotocol `estrade.streams` gets no terminal: its binary frames are standard input, which
+/// `{"type":"eof"}` ends; binary frames that come begin with a byte, 1 for standard output and 2 for standard error.
 ///
 /// The token comes in `Authorization`. A browser, which cannot send that, offers two subprotocols:
 /// `new WebSocket(url, ["estrade", "estrade.token." + token])`; the answer names the first.
@@ -69,10 +75,12 @@ pub async fn open_shell(
     let upgrade = upgrade
         .max_message_size(MAX_FRAME_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
-        .protocols([SUBPROTOCOL])
+        .protocols([STREAMS_SUBPROTOCOL, SUBPROTOCOL])
         .on_failed_upgrade(|error| tracing::debug!(%error, "a shell was not opened"));
-    Ok(upgrade.on_upgrade(|socket| async move {
-        session::serve(app, request, socket).await;
+    let agreed = upgrade.selected_protocol();
+    let has_terminal = agreed.is_none_or(|protocol| protocol != STREAMS_SUBPROTOCOL);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        session::serve(app, request, socket, has_terminal).await;
         drop(token);
     }))
 }

@@ -1,5 +1,6 @@
 //! Messages of the client, in JSON.
 
+use estrade_service::platform::containers::shell::TerminalSize;
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -9,22 +10,17 @@ const DEFAULT_ROWS: u16 = 24;
 /// No screen is larger.
 const MAX_SIZE: u16 = 1000;
 
-/// The size of a terminal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) columns: u16,
-    pub(super) rows: u16,
-}
-
 /// A message of the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'f> {
     /// To begin.
-    Start(Size),
+    Start(TerminalSize),
     /// To type.
     Input(Cow<'f, str>),
     /// To have another size.
-    Resize(Size),
+    Resize(TerminalSize),
+    /// Standard input has ended.
+    Eof,
 }
 
 #[derive(Deserialize)]
@@ -41,13 +37,14 @@ impl<'f> Frame<'f> {
     /// None: it makes no sense.
     pub(super) fn parse(json: &'f [u8]) -> Option<Self> {
         let fields: Fields<'f> = serde_json::from_slice(json).ok()?;
-        let size = Size {
+        let size = TerminalSize {
             columns: fields.cols.unwrap_or(DEFAULT_COLUMNS).clamp(1, MAX_SIZE),
             rows: fields.rows.unwrap_or(DEFAULT_ROWS).clamp(1, MAX_SIZE),
         };
         match (fields.action, fields.r#type) {
             (Some("start"), _) => Some(Self::Start(size)),
             (_, Some("input")) => fields.data.map(Self::Input),
+            (_, Some("eof")) => Some(Self::Eof),
             (_, Some("resize")) => Some(Self::Resize(size)),
             _ => None,
         }
@@ -60,7 +57,7 @@ mod tests {
 
     #[test]
     fn frames_are_read_and_nonsense_is_not() {
-        let size = |columns, rows| Size { columns, rows };
+        let size = |columns, rows| TerminalSize { columns, rows };
         let read = |json: &'static str| Frame::parse(json.as_bytes());
         let start = r#"{"action":"start","cols":100,"rows":30}"#;
         assert_eq!(read(start), Some(Frame::Start(size(100, 30))));
@@ -70,6 +67,7 @@ mod tests {
         assert_eq!(read(input), Some(Frame::Input("ls\n".into())));
         let resize = r#"{"type":"resize","cols":0,"rows":65535}"#;
         assert_eq!(read(resize), Some(Frame::Resize(size(1, 1000))));
+        assert_eq!(read(r#"{"type":"eof"}"#), Some(Frame::Eof));
         for nonsense in [
             "",
             "ls",

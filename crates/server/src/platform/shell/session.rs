@@ -1,12 +1,14 @@
 //! One shell: from its WebSocket to the terminal and back.
 
 use super::close_reason::CloseReason;
-use super::frames::{Frame, Size};
+use super::frames::Frame;
 use crate::app::AppState;
 use axum::body::Bytes;
-use axum::extract::ws::{Message, WebSocket};
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use estrade_service::CREDENTIAL_CHANGES;
-use estrade_service::platform::containers::shell::{Shell, ShellControl, ShellRequest};
+use estrade_service::platform::containers::shell::{
+    OutputFrames, OutputStream, Shell, ShellControl, ShellRequest, TerminalSize,
+};
 use estrade_service::watch::Watch;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -34,9 +36,14 @@ type Sink = SplitSink<WebSocket, Message>;
 type Stream = SplitStream<WebSocket>;
 
 /// Serves one client, to its end.
-pub(super) async fn serve(app: AppState, request: ShellRequest, socket: WebSocket) {
+pub(super) async fn serve(
+    app: AppState,
+    request: ShellRequest,
+    socket: WebSocket,
+    has_terminal: bool,
+) {
     let (mut sink, mut stream) = socket.split();
-    let session = run(&app, &request, &mut sink, &mut stream);
+    let session = run(&app, &request, (&mut sink, &mut stream), has_terminal);
     // Whatever ends it, the shell is dropped with the session, which hangs up.
     let end = tokio::select! {
         end = session => end,
@@ -50,8 +57,8 @@ pub(super) async fn serve(app: AppState, request: ShellRequest, socket: WebSocke
 async fn run(
     app: &AppState,
     request: &ShellRequest,
-    sink: &mut Sink,
-    stream: &mut Stream,
+    (sink, stream): (&mut Sink, &mut Stream),
+    has_terminal: bool,
 ) -> CloseReason {
     let size = match timeout(START_TIMEOUT, first_frame(stream)).await {
         Ok(Ok(size)) => size,
@@ -68,7 +75,8 @@ async fn run(
         Ok(slot) => slot,
         Err(too_many) => return CloseReason::TooMany(too_many),
     };
-    let opened = request.open(&app.core, instances, (size.columns, size.rows));
+    let terminal = has_terminal.then_some(size);
+    let opened = request.open(&app.core, instances, terminal);
     let shell = match opened.await {
         Ok(shell) => shell,
         Err(reason) => return CloseReason::None(reason),
@@ -77,27 +85,47 @@ async fn run(
     tracing::info!(%project, %account, "a shell was opened");
     let control = shell.control();
     let (output, input) = tokio::io::split(shell);
+    let output = if has_terminal {
+        Output::Terminal(output, vec![0; READ_BUFFER])
+    } else {
+        Output::Streams(OutputFrames::new(output, READ_BUFFER))
+    };
     tokio::select! {
         end = forward_output(output, sink, &control) => end,
-        end = forward_input(stream, input, &control) => end,
+        end = forward_input(stream, input, &control, has_terminal) => end,
         end = recheck_access(app, request) => end,
     }
 }
 
-async fn first_frame(stream: &mut Stream) -> Result<Size, CloseReason> {
+async fn first_frame(stream: &mut Stream) -> Result<TerminalSize, CloseReason> {
     let message = next_message(stream).await?;
-    match Frame::parse(&message) {
+    match Frame::parse(message.bytes()) {
         Some(Frame::Start(size)) => Ok(size),
         _ => Err(CloseReason::BadFrame),
     }
 }
 
+/// What a client sends.
+enum Received {
+    Text(Utf8Bytes),
+    Binary(Bytes),
+}
+
+impl Received {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Binary(bytes) => bytes,
+        }
+    }
+}
+
 /// The next message of the client, with a read timeout.
-async fn next_message(stream: &mut Stream) -> Result<Bytes, CloseReason> {
+async fn next_message(stream: &mut Stream) -> Result<Received, CloseReason> {
     loop {
         match timeout(READ_TIMEOUT, stream.next()).await {
-            Ok(Some(Ok(Message::Text(text)))) => return Ok(text.into()),
-            Ok(Some(Ok(Message::Binary(bytes)))) => return Ok(bytes),
+            Ok(Some(Ok(Message::Text(text)))) => return Ok(Received::Text(text)),
+            Ok(Some(Ok(Message::Binary(bytes)))) => return Ok(Received::Binary(bytes)),
             // The WebSocket library responds to pings.
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
             Ok(Some(Ok(Message::Close(_))) | None) | Err(_) => {
@@ -108,19 +136,44 @@ async fn next_message(stream: &mut Stream) -> Result<Bytes, CloseReason> {
     }
 }
 
-/// Sends what the terminal shows, and pings.
+/// What the command writes.
+enum Output {
+    Terminal(ReadHalf<Shell>, Vec<u8>),
+    Streams(OutputFrames<ReadHalf<Shell>>),
+}
+
+impl Output {
+    /// The next message for the client; none: the command has ended. It may be cancelled.
+    async fn next(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Terminal(output, chunk) => match output.read(chunk).await {
+                Ok(count @ 1..) => Some(Bytes::copy_from_slice(&chunk[..count])),
+                Ok(0) | Err(_) => None,
+            },
+            Self::Streams(frames) => {
+                let (stream, piece) = frames.next().await.ok()??;
+                let kind = match stream {
+                    OutputStream::Stdout => 1,
+                    OutputStream::Stderr => 2,
+                };
+                Some([&[kind], &piece[..]].concat().into())
+            }
+        }
+    }
+}
+
+/// Sends what the command writes, and pings.
 async fn forward_output(
-    mut output: ReadHalf<Shell>,
+    mut output: Output,
     sink: &mut Sink,
     control: &ShellControl,
 ) -> CloseReason {
     let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
-    let mut chunk = vec![0; READ_BUFFER];
     loop {
         let message = tokio::select! {
-            read = output.read(&mut chunk) => match read {
-                Ok(count @ 1..) => Message::Binary(Bytes::copy_from_slice(&chunk[..count])),
-                Ok(0) | Err(_) => return CloseReason::Exited(exit_code(control).await),
+            piece = output.next() => match piece {
+                Some(piece) => Message::Binary(piece),
+                None => return CloseReason::Exited(exit_code(control).await),
             },
             _ = pings.tick() => Message::Ping(Bytes::new()),
         };
@@ -147,27 +200,40 @@ async fn forward_input(
     stream: &mut Stream,
     mut input: WriteHalf<Shell>,
     control: &ShellControl,
+    has_terminal: bool,
 ) -> CloseReason {
     loop {
         let message = match next_message(stream).await {
             Ok(message) => message,
             Err(end) => return end,
         };
-        match Frame::parse(&message) {
-            Some(Frame::Input(text)) => {
-                if input.write_all(text.as_bytes()).await.is_err() || input.flush().await.is_err() {
-                    // It is about to end, which `show` sees.
-                    std::future::pending::<()>().await;
+        let written = match (&message, has_terminal) {
+            (Received::Binary(bytes), false) => write(&mut input, bytes).await,
+            _ => match Frame::parse(message.bytes()) {
+                Some(Frame::Input(text)) => write(&mut input, text.as_bytes()).await,
+                Some(Frame::Eof) if !has_terminal => input.shutdown().await,
+                Some(Frame::Resize(size)) if has_terminal => {
+                    if let Err(error) = control.resize(size.columns, size.rows).await {
+                        tracing::debug!(%error, "a terminal keeps its size");
+                    }
+                    Ok(())
                 }
-            }
-            Some(Frame::Resize(size)) => {
-                if let Err(error) = control.resize(size.columns, size.rows).await {
-                    tracing::debug!(%error, "a terminal keeps its size");
+                Some(Frame::Start(_) | Frame::Resize(_) | Frame::Eof) | None => {
+                    return CloseReason::BadFrame;
                 }
-            }
-            Some(Frame::Start(_)) | None => return CloseReason::BadFrame,
+            },
+        };
+        if written.is_err() {
+            // The command reads no more, or is about to end, which `forward_output` sees.
+            while next_message(stream).await.is_ok() {}
+            return CloseReason::Disconnected;
         }
     }
+}
+
+async fn write(input: &mut WriteHalf<Shell>, bytes: &[u8]) -> std::io::Result<()> {
+    input.write_all(bytes).await?;
+    input.flush().await
 }
 
 /// Ends when the caller may not do this any more.

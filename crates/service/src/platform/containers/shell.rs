@@ -9,7 +9,7 @@ use estrade_model::{OwnerId, ProjectId};
 use estrade_runtime::{Error as EngineError, Instance, InstanceState, ShellSpec};
 use estrade_store::projects::{self as project_rows, ProjectFilter};
 
-pub use estrade_runtime::{Shell, ShellControl};
+pub use estrade_runtime::{OutputFrames, OutputStream, Shell, ShellControl, TerminalSize};
 
 /// Longest command line, in bytes.
 const MAX_COMMAND: usize = 8 * 1024;
@@ -111,17 +111,16 @@ impl ShellRequest {
         Ok(instances)
     }
 
-    /// Opens the shell in the first of these instances that still runs.
+    /// Opens the shell in the first of these instances that still runs; without a terminal, between streams.
     pub async fn open(
         &self,
         core: &Core,
         instances: Vec<Instance>,
-        (columns, rows): (u16, u16),
+        terminal: Option<TerminalSize>,
     ) -> std::result::Result<Shell, NoShell> {
         let spec = ShellSpec {
             command: self.command.clone(),
-            columns,
-            rows,
+            terminal,
         };
         for instance in instances {
             match core.runtime.open_shell(&instance.id, &spec).await {
