@@ -3,12 +3,19 @@
 use crate::command::Command;
 use crate::dockerfile::Writer;
 use crate::error::{Result, one_line};
+use crate::frameworks::Found;
 use crate::images::{BaseImages, Image};
 use crate::procfile;
 use crate::settings::Settings;
 use crate::sources::Tree;
 use crate::version::Version;
 use estrade_model::platform::Platform;
+
+/// Sorts the app's own files from its dependencies.
+pub(crate) const SPLIT_NODE_MODULES: &str =
+    "mkdir -p node_modules /out && tar --exclude=./node_modules -cf - . | tar -C /out -xf -";
+pub(crate) const SPLIT_VENDOR: &str =
+    "mkdir -p vendor /out && tar --exclude=./vendor -cf - . | tar -C /out -xf -";
 
 /// State of the build plan while a buildpack makes it.
 pub(crate) struct BuildContext<'a> {
@@ -19,6 +26,8 @@ pub(crate) struct BuildContext<'a> {
     pub(crate) notes: Vec<String>,
     /// Rules about files that this platform leaves out.
     pub(crate) ignored: Vec<&'static str>,
+    /// What was found when the platform is left to the sources.
+    pub(crate) found: Option<Found>,
     images: &'a BaseImages,
 }
 
@@ -62,6 +71,7 @@ impl<'a> BuildContext<'a> {
             file: Writer::new(platform.as_str()),
             notes: Vec::new(),
             ignored: Vec::new(),
+            found: None,
             images,
         }
     }
@@ -152,10 +162,8 @@ impl<'a> BuildContext<'a> {
     /// In the stage that builds: sorts the app's own files from its dependencies.
     pub(crate) fn split_layer(&mut self, layer: SeparateLayer) {
         self.file.script(match layer {
-            SeparateLayer::NodeModules => {
-                "mkdir -p node_modules /out && tar --exclude=./node_modules -cf - . | tar -C /out -xf -"
-            }
-            SeparateLayer::Vendor => "mkdir -p vendor /out && tar --exclude=./vendor -cf - . | tar -C /out -xf -",
+            SeparateLayer::NodeModules => SPLIT_NODE_MODULES,
+            SeparateLayer::Vendor => SPLIT_VENDOR,
         });
     }
 

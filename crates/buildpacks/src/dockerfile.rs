@@ -16,7 +16,7 @@ pub const RUN_AS: u32 = 10001;
 
 /// Makes that user, with a home and a folder for the app. By hand, because `useradd` and `adduser`
 /// are not in every base image.
-const MAKE_USER: &str = "echo 'estrade:x:10001:10001::/home/estrade:/bin/sh' >> /etc/passwd \
+pub(crate) const MAKE_USER: &str = "echo 'estrade:x:10001:10001::/home/estrade:/bin/sh' >> /etc/passwd \
 && echo 'estrade:x:10001:' >> /etc/group \
 && mkdir -p /home/estrade /app && chown 10001:10001 /home/estrade /app";
 

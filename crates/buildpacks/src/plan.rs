@@ -3,7 +3,9 @@
 use crate::bases::{self, Bases};
 use crate::command::Command;
 use crate::context::{BuildContext, OutputKind};
+use crate::detect::resolve;
 use crate::error::{Result, refused};
+use crate::frameworks::{Facts, Output};
 use crate::ignore::{FILE as IGNORE_FILE, IgnoreRules, SECRETS};
 use crate::images::BaseImages;
 use crate::settings::{BuildArg, Settings};
@@ -114,8 +116,27 @@ pub fn plan(
     images: &BaseImages,
 ) -> Result<BuildPlan> {
     let tree = Tree::new(sources);
-    let settings = settings.completed(&tree, platform)?;
+    let mut notes = Vec::new();
+    let (platform, found) = match platform {
+        Platform::Auto => {
+            let facts = Facts::read(&tree)?;
+            let found = resolve(&facts, settings)?;
+            if let Some(found) = found {
+                notes.push(found.shown(&facts)?);
+            }
+            (
+                found.map_or(Platform::Docker, |found| found.framework.platform),
+                found,
+            )
+        }
+        platform => (platform, None),
+    };
+    let settings = settings.completed(&tree, &[platform, Platform::Auto])?;
     let mut context = BuildContext::new(platform, tree, settings, images);
+    context.found = found;
+    for note in notes {
+        context.note(note);
+    }
     if platform == Platform::Docker || context.settings.dockerfile().is_some() {
         return docker::plan(context);
     }
@@ -125,18 +146,19 @@ pub fn plan(
             "Dockerfile is not used: the platform is {platform}, not docker"
         ));
     }
-    let output = match platform {
-        Platform::Node => node::app(&mut context),
-        Platform::Next => node::next(&mut context),
-        Platform::React | Platform::Vue | Platform::Angular => node::pages(&mut context),
-        Platform::Python => python::app(&mut context),
-        Platform::Django => python::django(&mut context),
-        Platform::Flask => python::flask(&mut context),
-        Platform::Php => php::app(&mut context),
-        Platform::Laravel => php::laravel(&mut context),
-        Platform::Go => go::app(&mut context),
-        Platform::Dotnet => dotnet::app(&mut context),
-        Platform::Static | Platform::Docker => Err(refused(
+    let output = match (platform, found.map(|found| found.variant.output)) {
+        (Platform::Next, _) => node::next(&mut context),
+        (_, Some(Output::Site(_)))
+        | (Platform::React | Platform::Vue | Platform::Angular, None) => node::pages(&mut context),
+        (_, Some(Output::Server(_))) | (Platform::Node, _) => node::app(&mut context),
+        (Platform::Python, _) => python::app(&mut context),
+        (Platform::Django, _) => python::django(&mut context),
+        (Platform::Flask, _) => python::flask(&mut context),
+        (Platform::Php, _) => php::app(&mut context),
+        (Platform::Laravel, _) => php::laravel(&mut context),
+        (Platform::Go, _) => go::app(&mut context),
+        (Platform::Dotnet, _) => dotnet::app(&mut context),
+        _ => Err(refused(
             "type",
             "a static release is served as it is; there is nothing to build",
         )),

@@ -113,8 +113,9 @@ impl Settings {
         })
     }
 
-    /// These settings, completed by a project file of the sources.
-    pub(crate) fn completed(&self, tree: &Tree<'_>, platform: Platform) -> Result<Self> {
+    /// These settings, completed by a project file of the sources. Its sections for a platform have the platform's name;
+    /// the first of these counts.
+    pub(crate) fn completed(&self, tree: &Tree<'_>, platforms: &[Platform]) -> Result<Self> {
         let Some(name) = tree.first(&PROJECT_FILES) else {
             return Ok(self.clone());
         };
@@ -126,7 +127,12 @@ impl Settings {
         let port = port
             .and_then(|port| u16::try_from(port).ok())
             .filter(|port| *port > 0);
-        let section = object(platform.as_str(), file.get(platform.as_str()))?;
+        let mut section = Map::new();
+        for platform in platforms {
+            for (name, value) in object(platform.as_str(), file.get(platform.as_str()))? {
+                section.entry(name).or_insert(value);
+            }
+        }
         let said = Self::read(port, &file, section)?;
         let mut all = self.clone();
         all.port = all.port.or(said.port);
@@ -457,7 +463,7 @@ mod tests {
         let sources: BTreeMap<_, _> = [("liara.json".to_owned(), file.into())].into();
         let tree = Tree::new(&sources);
         let sent = read(&json!({"platformConfig": {"version": 20}})).unwrap();
-        let all = sent.completed(&tree, Platform::Node).unwrap();
+        let all = sent.completed(&tree, &[Platform::Node]).unwrap();
         assert_eq!(all.port(Platform::Node), 5000);
         assert_eq!(pairs(&all), [("A", "file")]);
         assert!(!all.cache());
@@ -465,7 +471,7 @@ mod tests {
         assert_eq!(all.time_zone().unwrap().as_deref(), Some("UTC"));
         let broken: BTreeMap<_, _> = [("estrade.json".to_owned(), b"{".to_vec())].into();
         let error = sent
-            .completed(&Tree::new(&broken), Platform::Node)
+            .completed(&Tree::new(&broken), &[Platform::Node])
             .unwrap_err();
         assert!(error.to_string().starts_with("estrade.json: "), "{error}");
     }

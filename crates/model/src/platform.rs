@@ -23,11 +23,13 @@ pub enum Platform {
     Laravel,
     Go,
     Dotnet,
+    /// Each release is built as what its sources are.
+    Auto,
 }
 
 impl Platform {
     /// Every platform, in the order in which messages list them.
-    pub const ALL: [(Self, &'static str); 14] = [
+    pub const ALL: [(Self, &'static str); 15] = [
         (Self::Static, "static"),
         (Self::Docker, "docker"),
         (Self::Node, "node"),
@@ -42,6 +44,7 @@ impl Platform {
         (Self::Laravel, "laravel"),
         (Self::Go, "go"),
         (Self::Dotnet, "dotnet"),
+        (Self::Auto, "auto"),
     ];
 
     /// The platform's name on the wire.
@@ -59,7 +62,7 @@ impl Platform {
                 80
             }
             Self::Docker | Self::Go | Self::Dotnet => 8080,
-            Self::Node | Self::Next => 3000,
+            Self::Node | Self::Next | Self::Auto => 3000,
             Self::Python | Self::Django | Self::Flask => 8000,
         }
     }

@@ -1,38 +1,31 @@
 //! Platforms that are built with Node.js.
 
+mod app;
 mod manager;
-mod next;
-mod package;
+pub(crate) mod package;
 mod pages;
+mod start;
 
-pub(crate) use next::next;
+pub(crate) use app::{app, next};
 pub(crate) use pages::pages;
+pub(crate) use start::main_file;
 
 use crate::command::Command;
-use crate::context::{BuildContext, OutputKind, SeparateLayer};
-use crate::error::{Result, refused};
+use crate::context::BuildContext;
+use crate::error::Result;
+use crate::frameworks::Variant;
+use crate::hosting::Hosting;
 use crate::images::Image;
-use crate::sources::Tree;
 use manager::Manager;
 use package::{FILE, Package};
-
-/// Files that are started when nobody says what to start.
-const MAINS: [&str; 8] = [
-    "server.js",
-    "index.js",
-    "app.js",
-    "main.js",
-    "server.mjs",
-    "index.mjs",
-    "app.mjs",
-    "main.mjs",
-];
 
 /// A project of Node.js.
 pub(crate) struct Project {
     package: Package,
     manager: Manager,
     image: Image,
+    /// What `vercel.json` or `netlify.toml` say.
+    hosting: Hosting,
 }
 
 /// What is copied once dependencies are installed.
@@ -58,6 +51,7 @@ impl Project {
             package,
             manager,
             image,
+            hosting: Hosting::read(&context.tree)?,
         })
     }
 
@@ -81,7 +75,13 @@ impl Project {
             || self.package.runs_at_install()
             || self.package.has_local_dependencies()
             || context.tree.has("pnpm-workspace.yaml")
-            || context.settings.install_command()?.is_some())
+            || self.own_install(context)?.is_some())
+    }
+
+    /// What installs dependencies instead of the package manager's usual command.
+    fn own_install(&self, context: &BuildContext<'_>) -> Result<Option<Command>> {
+        let said = context.settings.install_command()?;
+        Ok(said.or_else(|| self.hosting.install.clone()))
     }
 
     /// Writes a stage `assets` beside an app of another language, with all of its files.
@@ -116,7 +116,7 @@ impl Project {
         self.manager.prepare(context);
         if self.needs_all_files(context)? {
             copy_rest(context, rest);
-            if let Some(command) = context.settings.install_command()? {
+            if let Some(command) = self.own_install(context)? {
                 context.file.run_command(&command);
             } else {
                 context.note("all files are copied before dependencies are installed: workspaces, local packages or install scripts may need them");
@@ -137,8 +137,9 @@ impl Project {
         Ok(())
     }
 
-    /// Writes what builds the project: the user's command, else a script. Whether there is any.
-    fn build(&self, context: &mut BuildContext<'_>, scripts: &[&'static str]) -> Result<bool> {
+    /// Writes what builds the project: the user's command, else a script, else the framework's program. Whether there
+    /// is any.
+    fn build(&self, context: &mut BuildContext<'_>, variant: &Variant) -> Result<bool> {
         if let Some(command) = context.settings.build_command()? {
             context.note(format!(
                 "built with `{}` from the settings",
@@ -147,117 +148,43 @@ impl Project {
             context.file.run_command(&command);
             return Ok(true);
         }
-        let Some(script) = self.build_script(scripts) else {
+        if let Some(command) = &self.hosting.build {
+            let (line, file) = (command.shown(), self.hosting.file);
+            context.note(format!("built with `{line}` from {file}"));
+            // That host finds the programs of packages, too.
+            context.file.env("PATH", "/app/node_modules/.bin:$PATH");
+            context.file.run_command(command);
+            return Ok(true);
+        }
+        if let Some(script) = self.build_script(variant.scripts) {
+            context.note(format!("built with the script `{script}` of {FILE}"));
+            context.file.run(&self.manager.script(script));
+            return Ok(true);
+        }
+        let [program, arguments @ ..] = variant.build else {
             return Ok(false);
         };
-        context.note(format!("built with the script `{script}` of {FILE}"));
-        context.file.run(&self.manager.script(script));
+        context.note(format!("built with `{}`", variant.build.join(" ")));
+        let program = format!("node_modules/.bin/{program}");
+        let words = [program.as_str()]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        context.file.run(&words.collect::<Vec<_>>());
         Ok(true)
     }
 
-    pub(crate) fn build_script(&self, scripts: &[&'static str]) -> Option<&'static str> {
+    pub(crate) fn build_script(&self, scripts: &'static [&'static str]) -> Option<&'static str> {
         scripts
             .iter()
             .copied()
             .find(|name| self.package.script(name).is_some())
     }
 
-    /// What starts it.
-    fn start(&self, context: &mut BuildContext<'_>) -> Result<Option<Command>> {
-        if let Some(command) = context.said_start()? {
-            return Ok(Some(command));
-        }
-        if let Some(script) = self.package.script("start") {
-            context.note(format!("start script of {FILE}: {script}"));
-            // Without npm in between, the app itself gets the signal to stop.
-            let alone = ["prestart", "poststart"]
-                .iter()
-                .all(|name| self.package.script(name).is_none());
-            let plain = Command::from_line(script).filter(|line| matches!(line, Command::Words(_)));
-            let run = Command::words(&self.manager.script("start"));
-            return Ok(Some(plain.filter(|_| alone).unwrap_or(run)));
-        }
-        Ok(main_file(&self.package, &context.tree).map(|file| Command::words(&["node", &file])))
-    }
-
-    /// Writes the last stage: Node.js, and the manager if the app is started with it.
-    fn begin_run(&self, context: &mut BuildContext<'_>, start: &Command) -> Result<()> {
-        context.file.last_stage(&self.image);
-        context.begin_run(&self.system().1)?;
-        let program = self.manager.program();
-        if let Some(setup) = self.manager.setup()
-            && start.argv().iter().any(|word| word.contains(program))
-        {
-            context.file.run(&setup);
-        }
-        context.file.env("NODE_ENV", "production");
-        context.file.env("PATH", "/app/node_modules/.bin:$PATH");
-        Ok(())
-    }
-
-    /// Writes an app that runs with its `node_modules`.
-    fn run_app(
-        &self,
-        context: &mut BuildContext<'_>,
-        scripts: &[&'static str],
-        start: Command,
-    ) -> Result<OutputKind> {
-        let builds =
-            self.build_script(scripts).is_some() || context.settings.build_command()?.is_some();
-        let own_install = context.settings.install_command()?.is_some();
-        let installs = self.package.needs_install() || own_install;
-        if !builds && !installs {
-            self.begin_run(context, &start)?;
-            context.file.copy_all_owned();
-            return Ok(OutputKind::Runs(start));
-        }
-        let script = self.package.script("start").unwrap_or_default();
-        let keeps_dev = self.package.uses_dev_program(script);
-        if keeps_dev {
-            context.note("dependencies for development are kept: the start script uses one");
-        }
-        let dev = builds || keeps_dev || self.package.runs_at_install();
-        let only_installs = !builds && !self.needs_all_files(context)?;
-        let rest = if only_installs {
-            Rest::Nothing
-        } else {
-            Rest::Sources
-        };
-        self.begin_build(context)?;
-        self.install(context, dev, rest)?;
-        self.build(context, scripts)?;
-        if dev
-            && !keeps_dev
-            && installs
-            && !own_install
-            && let Some(prune) = self.manager.prune()
-        {
-            context.file.run(prune);
-        }
-        self.take_app(context, &start, only_installs)?;
-        Ok(OutputKind::Runs(start))
-    }
-
-    /// Writes the end of the stage that builds, and the last one with what comes out of it.
-    fn take_app(
-        &self,
-        context: &mut BuildContext<'_>,
-        start: &Command,
-        only_installs: bool,
-    ) -> Result<()> {
-        if only_installs {
-            context.file.script("mkdir -p node_modules");
-        } else {
-            context.split_layer(SeparateLayer::NodeModules);
-        }
-        self.begin_run(context, start)?;
-        context.copy_layer(SeparateLayer::NodeModules);
-        if only_installs {
-            context.file.copy_all_owned();
-        } else {
-            context.file.copy_from_owned("build", "/out", "./");
-        }
-        Ok(())
+    /// Whether anything builds it, other than the framework's program.
+    fn is_built(&self, context: &BuildContext<'_>, variant: &Variant) -> Result<bool> {
+        Ok(self.build_script(variant.scripts).is_some()
+            || self.hosting.build.is_some()
+            || context.settings.build_command()?.is_some())
     }
 }
 
@@ -265,22 +192,4 @@ fn copy_rest(context: &mut BuildContext<'_>, rest: Rest) {
     if rest == Rest::Sources {
         context.file.copy_all();
     }
-}
-
-fn main_file(package: &Package, tree: &Tree<'_>) -> Option<String> {
-    let main = package
-        .text("main")
-        .map(|main| main.strip_prefix("./").unwrap_or(main));
-    let main = main.filter(|main| tree.has(main));
-    main.or_else(|| tree.first(&MAINS)).map(str::to_owned)
-}
-
-/// Platform `node`.
-pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
-    let project = Project::open(context, "node", &["version", "nodeVersion"])?;
-    let start = project.start(context)?;
-    let start = start.ok_or_else(|| {
-        refused(FILE, "does not say what to start; add \"scripts\": {\"start\": \"node server.js\"} with your file")
-    })?;
-    project.run_app(context, &["build"], start)
 }

@@ -55,7 +55,11 @@ impl Package {
                 "is missing in the root of the sources; add it, or choose another platform",
             )
         })?;
-        let json: Value = serde_json::from_str(&text)
+        Self::parse(&text)
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let json: Value = serde_json::from_str(text)
             .map_err(|error| refused(FILE, format!("is not JSON: {error}")))?;
         match json {
             Value::Object(fields) => Ok(Self(fields)),
@@ -70,6 +74,12 @@ impl Package {
     pub(crate) fn script(&self, name: &str) -> Option<&str> {
         let script = self.0.get("scripts")?.get(name)?.as_str()?;
         Some(script).filter(|script| !script.trim().is_empty())
+    }
+
+    /// The name of the first script that begins so.
+    pub(crate) fn script_like(&self, start: &str) -> Option<&str> {
+        let names = self.entries("scripts").map(|(name, _)| name);
+        names.into_iter().find(|name| name.starts_with(start))
     }
 
     fn entries<'p>(&'p self, field: &str) -> impl Iterator<Item = (&'p str, &'p Value)> {
@@ -90,6 +100,17 @@ impl Package {
     pub(crate) fn depends_on(&self, name: &str) -> bool {
         self.dependencies()
             .any(|(dependency, _)| dependency == name)
+    }
+
+    /// Whether it depends on this package when it runs.
+    pub(crate) fn runs_with(&self, name: &str) -> bool {
+        self.entries("dependencies").any(|(it, _)| it == name)
+    }
+
+    /// The first dependency whose name begins so.
+    pub(crate) fn dependency_like(&self, start: &str) -> Option<&str> {
+        let mut names = self.dependencies().map(|(name, _)| name);
+        names.find(|name| name.starts_with(start))
     }
 
     /// Whether a package manager has anything to do.

@@ -1,23 +1,16 @@
 //! Platforms `react`, `vue` and `angular`: they are built once and end as static files.
 
-use super::package::{FILE, Package};
+use super::package::FILE;
 use super::{Project, Rest};
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
+use crate::frameworks::{Facts, Found, Place, VARIANT, Variant, refuse_several, site_for};
+use crate::javascript::plain_value;
 use crate::sources::Tree;
 use estrade_model::paths::FilePath;
 use estrade_model::platform::Platform;
 use serde_json::Value;
 
-const VITE: [&str; 6] = [
-    "vite.config.ts",
-    "vite.config.js",
-    "vite.config.mts",
-    "vite.config.mjs",
-    "vite.config.cts",
-    "vite.config.cjs",
-];
-const VUE_CLI: [&str; 3] = ["vue.config.js", "vue.config.cjs", "vue.config.mjs"];
 /// Fields of the settings that name the folder, the one that counts first.
 const SETTINGS: [&str; 4] = ["outputDir", "outputPath", "publish", "root"];
 /// Folders in which a build usually ends.
@@ -32,55 +25,83 @@ const USUAL: [&str; 7] = [
 ];
 /// The same for some; for others it holds what a page is made from.
 const PUBLIC: &str = "public";
-/// Where tools write to, the most telling first: many bring Vite along.
-const TOOLS: [(&str, &str); 17] = [
-    ("react-scripts", "build"),
-    ("@craco/craco", "build"),
-    ("@11ty/eleventy", "_site"),
-    ("gatsby", PUBLIC),
-    ("hexo", PUBLIC),
-    ("nuxt", ".output/public"),
-    ("@docusaurus/core", "build"),
-    ("@sveltejs/kit", "build"),
-    ("@react-router/dev", "build/client"),
-    ("vitepress", ".vitepress/dist"),
-    ("@quasar/app-vite", "dist/spa"),
-    ("@ionic/cli", "www"),
-    ("next", "out"),
-    ("astro", "dist"),
-    ("parcel", "dist"),
-    ("vite", "dist"),
-    ("@vue/cli-service", "dist"),
-];
+/// Scripts that build a site when its framework knows of none.
+const SCRIPTS: [&str; 3] = ["build", "build:prod", "generate"];
 
 /// Takes the first folder that is a site. Its arguments are folders.
-const TAKE: &str = "for folder do if [ -e \"$folder/index.html\" ]; then mv -- \"$folder\" /site && exit 0; fi; done; \
+pub(crate) const TAKE: &str = "for folder do if [ -e \"$folder/index.html\" ]; then mv -- \"$folder\" /site && exit 0; fi; done; \
 echo \"there is no index.html in: $*\" >&2; \
 echo 'set platformConfig.outputDir to the folder that the build writes' >&2; exit 66";
 
-/// Platforms `react`, `vue` and `angular`.
+/// Platforms `react`, `vue` and `angular`, and sites that `auto` finds.
 pub(crate) fn pages(context: &mut BuildContext<'_>) -> Result<OutputKind> {
     context.ignored.extend(["dist", ".angular"]);
-    let name = context.platform.as_str();
+    let name = match context.platform {
+        Platform::Auto => "node",
+        platform => platform.as_str(),
+    };
     let project = Project::open(context, name, &["nodeVersion", "version"])?;
-    let (folders, why) = folders(context, &project.package)?;
+    let found = match context.found {
+        Some(found) => {
+            require_one(context, &found)?;
+            Some(found)
+        }
+        None => site_for(&Facts::read(&context.tree)?)?,
+    };
+    let (folders, why) = folders(context, &project, found)?;
     context.note(format!("the site is in {} ({why})", folders.join(", or ")));
+    let variant = found.map_or(&VARIANT, |found| found.variant);
+    // Who chose the platform gets an application; for `auto` the framework says what it makes.
+    let chosen = context.found.and_then(|found| found.site());
+    let spa = chosen.is_none_or(|site| site.spa);
+    let spa = context.settings.flag("spa")?.unwrap_or(spa);
+    site(context, &project, variant, folders, spa)
+}
+
+/// Writes what builds a site, and takes it from the first of the folders that has one.
+pub(super) fn site(
+    context: &mut BuildContext<'_>,
+    project: &Project,
+    variant: &Variant,
+    folders: Vec<String>,
+    spa: bool,
+) -> Result<OutputKind> {
+    context.ignored.extend(variant.ignored);
     project.begin_build(context)?;
+    for (name, value) in variant.build_env {
+        context.file.env(name, value);
+    }
     project.install(context, true, Rest::Sources)?;
-    if !project.build(context, &["build", "build:prod", "generate"])? {
+    let scripts = Variant {
+        scripts: &SCRIPTS,
+        ..*variant
+    };
+    let has_own = project.is_built(context, variant)?;
+    if !project.build(context, if has_own { variant } else { &scripts })? {
         let advice = "has no script `build`; add one such as \"build\": \"vite build\"";
         return Err(refused(FILE, advice));
     }
+    if let Some(folder) = variant.remove {
+        context.file.run(&["rm", "-rf", folder]);
+    }
     leave_in_site(context, &folders);
-    let spa = context.settings.flag("spa")?.unwrap_or(true);
     Ok(OutputKind::Static {
         spa,
         looked_in: folders,
     })
 }
 
+/// Refuses the root of a workspace, unless the settings say which of its folders has the site.
+fn require_one(context: &BuildContext<'_>, found: &Found) -> Result<()> {
+    let is_known = found.site().is_some_and(|site| !site.folders.is_empty());
+    if is_known || context.settings.path(&SETTINGS)?.is_some() {
+        return Ok(());
+    }
+    refuse_several(&Facts::read(&context.tree)?)
+}
+
 /// Moves what was built to where it is taken from.
-pub(super) fn leave_in_site(context: &mut BuildContext<'_>, folders: &[String]) {
+fn leave_in_site(context: &mut BuildContext<'_>, folders: &[String]) {
     let words = ["/bin/sh", "-c", TAKE, "sh"]
         .into_iter()
         .chain(folders.iter().map(String::as_str));
@@ -88,34 +109,72 @@ pub(super) fn leave_in_site(context: &mut BuildContext<'_>, folders: &[String]) 
 }
 
 /// The folders in which the site may be, the likely one first, and why.
-fn folders(context: &BuildContext<'_>, package: &Package) -> Result<(Vec<String>, &'static str)> {
+fn folders(
+    context: &BuildContext<'_>,
+    project: &Project,
+    found: Option<Found>,
+) -> Result<(Vec<String>, &'static str)> {
     if let Some(folder) = context.settings.path(&SETTINGS)? {
         return Ok((vec![folder], "platformConfig"));
+    }
+    if let Some(folder) = &project.hosting.output {
+        return Ok((vec![folder.clone()], project.hosting.file));
     }
     if context.platform == Platform::Angular {
         return Ok((angular(&context.tree)?, "angular.json"));
     }
-    for (configs, field) in [(&VITE[..], "outDir"), (&VUE_CLI[..], "outputDir")] {
-        let Some(config) = context.tree.first(configs) else {
-            continue;
-        };
-        let text = context.tree.text(config)?.unwrap_or_default();
-        if let Some(folder) = plain_value(&text, field).and_then(|folder| inner_folder(&folder)) {
-            return Ok((vec![folder], "the configuration of the build"));
+    let known = found.and_then(|found| found.site());
+    for place in known.map_or(&[][..], |site| site.said_in) {
+        if let Some(folders) = said(&context.tree, place)? {
+            return Ok((folders, "the configuration of the build"));
         }
     }
-    let known = TOOLS.iter().find(|(tool, _)| package.depends_on(tool));
-    let (first, why) = match known {
-        Some((tool, folder)) => (Some(*folder), *tool),
-        None => (None, "the first that has an index.html"),
+    let mut folders = Vec::new();
+    for folder in known.map_or(&[][..], |site| site.folders) {
+        folders.extend(placed(&context.tree, folder));
+    }
+    let name = found.filter(|_| !folders.is_empty());
+    let why = name.map_or("the first that has an index.html", |found| {
+        found.framework.name
+    });
+    let last = folders.is_empty().then_some(PUBLIC);
+    for folder in USUAL.into_iter().chain(last) {
+        if !folders.iter().any(|first| first == folder) {
+            folders.push(folder.to_owned());
+        }
+    }
+    Ok((folders, why))
+}
+
+/// The folder that a configuration names.
+fn said(tree: &Tree<'_>, place: &Place) -> Result<Option<Vec<String>>> {
+    let (files, field) = match *place {
+        Place::Angular => return angular(tree).map(Some),
+        Place::Field(files, field) => (files, field),
     };
-    let last = known.is_none().then_some(PUBLIC);
-    let usual = USUAL
-        .iter()
-        .copied()
-        .filter(|folder| Some(*folder) != first);
-    let all = first.into_iter().chain(usual).chain(last);
-    Ok((all.map(str::to_owned).collect(), why))
+    let Some(file) = tree.first(files) else {
+        return Ok(None);
+    };
+    let text = tree.text(file)?.unwrap_or_default();
+    let folder = plain_value(&text, field).and_then(|folder| inner_folder(&folder));
+    Ok(folder.map(|folder| vec![folder]))
+}
+
+/// A folder of the table: with `*`, wherever the sources have its first part, else in the usual places.
+fn placed(tree: &Tree<'_>, folder: &str) -> Vec<String> {
+    let Some(inner) = folder.strip_prefix("*/") else {
+        return vec![folder.to_owned()];
+    };
+    let first = inner.split('/').next().unwrap_or(inner);
+    let begins = format!("{first}/");
+    let around = tree.paths().find_map(|path| {
+        let (around, _) = path.split_once(&begins)?;
+        (around.is_empty() || around.ends_with('/')).then_some(around)
+    });
+    match around {
+        Some(around) => vec![format!("{around}{inner}")],
+        None => vec![inner.to_owned(), format!("docs/{inner}")],
+    }
 }
 
 /// A folder inside of the sources.
@@ -178,53 +237,10 @@ fn angular(tree: &Tree<'_>) -> Result<Vec<String>> {
     Ok(vec![inner, base])
 }
 
-/// The value of `name: "value"` in a configuration that is code. What is not plainly there is not
-/// found, and one that is commented out is not there.
-pub(super) fn plain_value(code: &str, name: &str) -> Option<String> {
-    let lines = code.lines().map(str::trim_start);
-    let lines = lines.filter(|line| !line.starts_with("//") && !line.starts_with('*'));
-    lines.into_iter().find_map(|line| {
-        line.match_indices(name).find_map(|(at, _)| {
-            let before = line.get(..at)?.chars().next_back();
-            if before.is_some_and(|c| c.is_alphanumeric() || "_$.".contains(c)) {
-                return None;
-            }
-            let after = line
-                .get(at + name.len()..)?
-                .trim_start_matches(['"', '\''])
-                .trim_start();
-            let value = after.strip_prefix(':')?.trim_start();
-            let quote = value.chars().next().filter(|c| "\"'`".contains(*c))?;
-            let (value, _) = value.get(1..)?.split_once(quote)?;
-            let plain = !value.is_empty() && !value.contains(['$', '\\', '{']);
-            plain.then(|| value.to_owned())
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-
-    #[test]
-    fn plain_values_are_read_from_code() {
-        for (code, value) in [
-            ("build: { outDir: 'web' }", Some("web")),
-            ("\"outDir\": \"a/b\",", Some("a/b")),
-            ("outDir : `x`", Some("x")),
-            ("// outDir: 'web'", None),
-            (" * outDir: 'web'", None),
-            ("noutDir: 'web'", None),
-            ("outDir: path.join('a')", None),
-            ("outDir: `${root}/x`", None),
-            ("outDirs: 'x'", None),
-            ("x.outDir: 'y'", None),
-            ("outDir: ''", None),
-        ] {
-            assert_eq!(plain_value(code, "outDir").as_deref(), value, "{code}");
-        }
-    }
 
     #[test]
     fn angular_says_where_it_writes() {

@@ -5,17 +5,10 @@ use super::{Project, Shape, Start};
 use crate::command::Command;
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
+use crate::frameworks::{PythonFile, python_starts};
 
-/// Files in which an ASGI app is usually made.
-const ASGI: [&str; 7] = [
-    "main.py",
-    "app.py",
-    "app/main.py",
-    "server.py",
-    "api.py",
-    "src/main.py",
-    "app/__init__.py",
-];
+/// How much of a file is looked at.
+const MAX_SCANNED_BYTES: usize = 64 * 1024;
 /// Files that are started when nobody says what to start.
 const MAINS: [&str; 7] = [
     "main.py",
@@ -46,19 +39,11 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
 }
 
 fn start(context: &mut BuildContext<'_>, project: &Project) -> Result<Start> {
-    if project.manifest.has("fastapi") || project.manifest.has("starlette") {
-        for file in ASGI {
-            let found = offer(&context.tree, file, &["FastAPI", "Starlette", "create_app"])?;
-            if let (Some(Offer::Variable(name)), Some(module)) = (found, module_of(file)) {
-                context.note(format!("ASGI app `{name}` in {file}"));
-                let line = format!(
-                    "exec python3 -m uvicorn {module}:{name} --host 0.0.0.0 --port \"$PORT\""
-                );
-                return Ok(Start {
-                    command: Command::Shell(line),
-                    needs: Some("uvicorn"),
-                });
-            }
+    for (framework, package, file) in python_starts() {
+        if project.manifest.has(package)
+            && let Some(start) = framework_start(context, framework.name, package, &file)?
+        {
+            return Ok(start);
         }
     }
     let main = context.tree.first(&MAINS).ok_or_else(|| {
@@ -71,4 +56,41 @@ fn start(context: &mut BuildContext<'_>, project: &Project) -> Result<Start> {
         command: Command::words(&["python3", main]),
         needs: None,
     })
+}
+
+/// What starts a framework of the table, when one of its usual files is there.
+fn framework_start(
+    context: &mut BuildContext<'_>,
+    name: &str,
+    package: &str,
+    known: &PythonFile,
+) -> Result<Option<Start>> {
+    for file in known.files {
+        let word = if known.makers.is_empty() {
+            let code = context.tree.glance(file, MAX_SCANNED_BYTES)?;
+            code.filter(|code| code.contains(package))
+                .map(|_| (*file).to_owned())
+        } else {
+            let found = offer(&context.tree, file, known.makers)?;
+            match (found, module_of(file)) {
+                (Some(Offer::Variable(name)), Some(module)) => Some(format!("{module}:{name}")),
+                _ => None,
+            }
+        };
+        let Some(word) = word else {
+            continue;
+        };
+        if known.makers.is_empty() {
+            context.note(format!("{name} app in {file}"));
+        } else {
+            let app = word.rsplit(':').next().unwrap_or(&word);
+            context.note(format!("ASGI app `{app}` in {file}"));
+        }
+        let line = known.line.replace("{app}", &word).replace("{file}", &word);
+        return Ok(Some(Start {
+            command: Command::Shell(line),
+            needs: known.needs,
+        }));
+    }
+    Ok(None)
 }

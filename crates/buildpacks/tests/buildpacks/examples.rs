@@ -180,6 +180,72 @@ fn examples() -> Vec<Example> {
             &["the site is in dist/shop/browser, or dist/shop (angular.json)"],
         ),
         example(
+            "auto-vitepress",
+            Platform::Auto,
+            &[
+                (
+                    "package.json",
+                    r#"{"scripts": {"docs:build": "vitepress build docs"}, "devDependencies": {"vitepress": "1"}}"#,
+                ),
+                ("package-lock.json", "{}"),
+                ("docs/.vitepress/config.mts", "export default {}"),
+                ("docs/index.md", "# Manual"),
+            ],
+            json!({}),
+            &[
+                "platform auto: this is VitePress, because of `vitepress` in package.json",
+                "the site is in docs/.vitepress/dist",
+                "built with the script `docs:build`",
+            ],
+        ),
+        example(
+            "auto-nuxt",
+            Platform::Auto,
+            &[
+                (
+                    "package.json",
+                    r#"{"scripts": {"build": "nuxt build", "postinstall": "nuxt prepare"}, "dependencies": {"nuxt": "4"}}"#,
+                ),
+                ("package-lock.json", "{}"),
+                ("nuxt.config.ts", "export default defineNuxtConfig({})"),
+            ],
+            json!({}),
+            &[
+                "this is Nuxt",
+                "nothing says what to start; Nuxt usually starts so",
+                "starts with `node .output/server/index.mjs`",
+            ],
+        ),
+        example(
+            "auto-sveltekit",
+            Platform::Auto,
+            &[
+                (
+                    "package.json",
+                    r#"{"scripts": {"build": "vite build"}, "devDependencies": {"@sveltejs/kit": "2", "@sveltejs/adapter-node": "5", "vite": "7"}}"#,
+                ),
+                ("package-lock.json", "{}"),
+                ("svelte.config.js", "adapter: adapter()"),
+            ],
+            json!({"port": 4000}),
+            &[
+                "this is SvelteKit, because of `@sveltejs/kit` in package.json and `@sveltejs/adapter-node` in package.json",
+            ],
+        ),
+        example(
+            "auto-astro-server",
+            Platform::Auto,
+            &[
+                (
+                    "package.json",
+                    r#"{"scripts": {"build": "astro build"}, "dependencies": {"astro": "6", "@astrojs/node": "11"}}"#,
+                ),
+                ("package-lock.json", "{}"),
+            ],
+            json!({}),
+            &["starts with `node dist/server/entry.mjs`"],
+        ),
+        example(
             "python-fastapi",
             Platform::Python,
             &[

@@ -5,6 +5,7 @@
 
 mod details;
 mod examples;
+mod frameworks;
 mod hostile;
 mod rules;
 mod support;

@@ -139,6 +139,7 @@ fn platform_label(platform: Platform) -> &'static str {
         Platform::Laravel => "Laravel",
         Platform::Go => "Go",
         Platform::Dotnet => ".NET",
+        Platform::Auto => "Automatic",
     }
 }
 
@@ -157,6 +158,7 @@ fn platform_hint(platform: Platform) -> &'static str {
         Platform::Laravel => "composer.json and artisan",
         Platform::Go => "go.mod",
         Platform::Dotnet => "a .csproj",
+        Platform::Auto => "each release is built as what its sources are",
     }
 }
 

@@ -1,0 +1,12 @@
+# Made by Estrade for the platform auto. To change it, save it as Dockerfile and choose the platform docker.
+
+FROM node:22-slim AS build
+WORKDIR /app
+COPY package.json package-lock.json ./
+RUN npm ci --no-audit --no-fund
+COPY . ./
+RUN npm run docs:build
+RUN ["/bin/sh","-c","for folder do if [ -e \"$folder/index.html\" ]; then mv -- \"$folder\" /site && exit 0; fi; done; echo \"there is no index.html in: $*\" >&2; echo 'set platformConfig.outputDir to the folder that the build writes' >&2; exit 66","sh","docs/.vitepress/dist","dist","build","out","_site",".output/public","www","public/build"]
+
+FROM scratch
+COPY --from=build /site /site
