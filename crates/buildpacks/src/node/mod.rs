@@ -7,7 +7,7 @@ mod pages;
 mod start;
 
 pub(crate) use app::{app, next};
-pub(crate) use pages::pages;
+pub(crate) use pages::{TAKE, pages};
 pub(crate) use start::main_file;
 
 use crate::command::Command;

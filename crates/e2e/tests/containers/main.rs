@@ -7,6 +7,7 @@
     reason = "a failed step is a failed test"
 )]
 
+mod auto;
 mod builds;
 mod crowd;
 mod disks;

@@ -13,6 +13,7 @@ on_both_backends! {
     scale_zero_switches_it_off_and_one_on_again;
     a_deleted_project_is_gone_and_its_name_can_lead_to_another;
     a_failed_release_leaves_the_live_one_alone;
+    sources_that_are_a_site_need_no_engine;
     the_url_of_a_project_leads_to_it;
     probes_are_answered_for_hosts_of_nobody;
     a_project_that_cannot_be_read_does_not_hide_others;
@@ -105,6 +106,38 @@ async fn scale_zero_switches_it_off_and_one_on_again(app: &TestApp) {
     );
     ada.post(scale, &json!({"scale": 1})).await.assert(200);
     assert_eq!(visitor.get("/").await.text(), "on");
+}
+
+async fn sources_that_are_a_site_need_no_engine(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let new = json!({"name": "plain", "platform": "auto", "planID": "nano"});
+    let made = ada.post("/v1/projects", &new).await.assert(200);
+    assert_eq!(made.json()["project"]["type"], "auto");
+    let netlify = ("netlify.toml", "[build]\npublish = \"public\"\n");
+    let page = ("public/index.html", "<h1>Hello</h1>");
+    let release = deploy(&ada, "plain", &[netlify, page]).await;
+    let mut visitor = EdgeClient::connect(app.edge(), "plain.localhost").await;
+    assert_eq!(visitor.get("/").await.text(), "<h1>Hello</h1>");
+    let log = ada.get(&format!("/v2/releases/{release}/build-logs")).await;
+    let log = log.assert(200).json()["buildOutput"].to_string();
+    assert!(
+        log.contains("platform auto: nothing here is built"),
+        "{log}"
+    );
+    assert!(log.contains("Successfully tagged"), "{log}");
+    // What would have to be built says that it cannot be.
+    let hugo =
+        json!({"files": [{"path": "netlify.toml", "data": "[build]\ncommand = \"hugo\"\n"}]});
+    let path = "/v2/projects/plain/releases";
+    let release = ada.post(path, &hugo).await.assert(201).field("/releaseID");
+    let path = format!("/v1/releases/{release}?wait=READY&timeout=60");
+    let release = ada.get(&path).await.assert(200).json();
+    let message = release["release"]["failMessage"].as_str().unwrap();
+    assert!(
+        message.starts_with("netlify.toml: builds with `hugo`"),
+        "{message}"
+    );
+    assert_eq!(visitor.get("/").await.text(), "<h1>Hello</h1>");
 }
 
 async fn a_deleted_project_is_gone_and_its_name_can_lead_to_another(app: &TestApp) {

@@ -64,7 +64,7 @@ async fn page(app: &AppState, visit: &Visit, project: &str) -> Result<DeployPage
     let name = &project.project_id;
     let at = |rest: &str| visit.href(&format!("/panel/projects/{name}/{rest}"));
     Ok(DeployPage {
-        runs_image: project.platform == Platform::Docker,
+        runs_image: matches!(project.platform, Platform::Docker | Platform::Auto),
         is_first: overview.releases == 0,
         problem: String::new(),
         message: String::new(),

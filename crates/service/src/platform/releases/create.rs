@@ -342,7 +342,7 @@ fn require_small(what: &str, bytes: usize, most: usize) -> Result<()> {
 }
 
 fn check_image(platform: Platform, image: String) -> Result<String> {
-    if platform != Platform::Docker {
+    if !matches!(platform, Platform::Docker | Platform::Auto) {
         return Err(Error::invalid(format!(
             "image: only a docker release runs an image, this one is {platform}; send `files`, or `type` docker"
         )));

@@ -129,7 +129,12 @@ async fn build_or_reuse(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
         unpack_source(&mut run.claim, source).await?;
     }
     match run.claim.spec().artifact {
-        Some(files) => build_files(&mut run.claim, files).await,
+        Some(files) => {
+            if !build_files(&mut run.claim, files).await? {
+                run.say_built();
+            }
+            Ok(())
+        }
         None => Err(StepError::Failed(source_gone())),
     }
 }

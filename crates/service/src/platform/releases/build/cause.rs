@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::platform::releases::step_error::StepError;
 use crate::platform::releases::transition::Failure;
-use estrade_buildpacks::{NO_SITE, Outcome, PlanError};
+use estrade_buildpacks::{NO_SITE, Outcome, PlanError, readable_step};
 use std::collections::VecDeque;
 
 /// Lines of the step that failed that are looked at.
@@ -94,7 +94,10 @@ impl FailedStep<'_> {
     pub(super) fn explain(&self) -> String {
         let cause = self.cause();
         match self.step {
-            Some(step) => format!("{cause}\n{}", shown(step)),
+            Some(step) => {
+                let readable = readable_step(step);
+                format!("{cause}\n{}", shown(readable.as_deref().unwrap_or(step)))
+            }
             None => cause,
         }
     }
@@ -236,7 +239,8 @@ mod tests {
             ),
         ] {
             let told = explain(outcome, step, code, lines);
-            assert_eq!(told, format!("{cause}\n{step}"));
+            let readable = readable_step(step).unwrap_or_else(|| step.to_owned());
+            assert_eq!(told, format!("{cause}\n{readable}"));
         }
     }
 }

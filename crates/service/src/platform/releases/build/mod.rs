@@ -5,6 +5,7 @@ mod cause;
 mod engine;
 mod image;
 mod live_log;
+mod plain;
 mod secrets;
 mod sources;
 
@@ -19,8 +20,9 @@ use crate::platform::containers::ran_out;
 use crate::{Core, Error};
 use cause::{StepOutput, refused};
 use engine::{own_image, require_engine};
-use estrade_buildpacks::{BuildPlan, Outcome, Settings};
+use estrade_buildpacks::{BuildPlan, Outcome, Settings, readable_step};
 use estrade_model::error::error_chain;
+use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, ReleaseState};
 use estrade_model::secret::Secret;
 use estrade_model::site::SiteConfig;
@@ -30,6 +32,7 @@ use estrade_store::manifest::ManifestFile;
 use estrade_store::workloads::{self, WorkloadRow};
 use futures_util::StreamExt;
 use live_log::LiveLog;
+use plain::serve_plain;
 use secrets::is_secret;
 use sources::StoredSources;
 use std::sync::Arc;
@@ -42,18 +45,28 @@ pub(super) use engine::{broken, is_built};
 const COPY_BUFFER: usize = 256 * 1024;
 const NANOS_PER_CPU: u64 = 1_000_000_000;
 
-/// Makes what a release runs or serves out of the files of an artifact.
-pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<(), StepError> {
+/// Makes what a release runs or serves out of the files of an artifact. Whether an engine built it.
+pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<bool, StepError> {
     let core = Arc::clone(claim.core());
+    let mut sources = open_sources(claim, files).await?;
+    if claim.spec().platform == Platform::Auto {
+        let sent = sent_settings(claim)?;
+        let workload = workload(claim).await?;
+        match serve_plain(claim, sources, &sent, &workload.plan).await? {
+            Some(to_build) => sources = to_build,
+            None => return Ok(false),
+        }
+    }
     require_engine(&core).await?;
-    let (plan, files) = plan_build(claim, files).await?;
+    let (plan, files) = plan_build(claim, sources).await?;
     let workload = workload(claim).await?;
     let build = Box::pin(build_image(claim, &workload, &plan, files));
     while_there_is_room(&core, build).await?;
     match &plan.outcome {
         Outcome::Runs { command, port } => keep_image(claim, command.as_deref(), *port).await,
         Outcome::Static { folder, spa, .. } => take_site(claim, &workload, folder, *spa).await,
-    }
+    }?;
+    Ok(true)
 }
 
 /// Makes a named image the one that a release runs.
@@ -83,17 +96,21 @@ async fn while_there_is_room(
     }
 }
 
-async fn plan_build(
-    claim: &Claim,
-    files: ArtifactId,
-) -> Result<(BuildPlan, Vec<ManifestFile>), StepError> {
+async fn open_sources(claim: &Claim, files: ArtifactId) -> Result<StoredSources, StepError> {
     let core = claim.core();
     let manifest = artifacts::read_manifest(&core.db, files).await;
     let manifest = manifest.map_err(Error::from)?;
     let manifest = manifest.ok_or_else(|| StepError::Failed(source_gone()))?;
+    StoredSources::open(core, manifest).await
+}
+
+async fn plan_build(
+    claim: &Claim,
+    sources: StoredSources,
+) -> Result<(BuildPlan, Vec<ManifestFile>), StepError> {
+    let core = claim.core();
     let sent = sent_settings(claim)?;
     let settings = Settings::from_release(requested_port(&sent), &sent).map_err(refused)?;
-    let sources = StoredSources::open(core, manifest).await?;
     let platform = claim.spec().platform;
     let images = core.settings.containers.images.clone();
     let plan = move || {
@@ -178,7 +195,7 @@ impl Attempt<'_, '_> {
             .build(&spec, context.into_stream().boxed());
         while let Some(line) = log.next(build.next_line()).await? {
             self.tail.add(&line);
-            log.say(line);
+            log.say(readable_step(&line).unwrap_or(line));
         }
         log.flush().await?;
         Ok(build.finish().await.map(|_| ()))

@@ -53,7 +53,7 @@ pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result
     let canceled = CancelFlag::default();
     let _guard = CancelOnDrop(canceled.clone());
     let unpack = move || {
-        let site = arrange(unpack(&core, &row, &canceled)?, sent, platform)?;
+        let site = arrange(unpack(&core, &row, &canceled)?, sent, platform, "Unpacked")?;
         if let Err(stop) = canceled.check() {
             // The waiting future is gone and cannot do it.
             site.published.discard();
@@ -72,6 +72,38 @@ pub(super) struct SiteTar<R> {
     pub(super) bytes: R,
     /// Set before the bytes end.
     pub(super) whole: Arc<AtomicBool>,
+}
+
+/// Files of a release that turned out to be a site as they are.
+pub(super) struct PlainSite {
+    pub(super) files: Vec<ManifestFile>,
+    /// The project files among them.
+    pub(super) project_files: BTreeMap<String, Vec<u8>>,
+    /// What the release says about the site.
+    pub(super) sent: SiteSettings,
+}
+
+/// Makes such files the artifact that the release serves.
+pub(super) async fn keep_plain_site(
+    claim: &mut Claim,
+    plan: &str,
+    release: PlainSite,
+) -> Result<(), StepError> {
+    let core = Arc::clone(claim.core());
+    let limits = ReleaseLimits::of(&core, plan);
+    let arrange = move || {
+        // Their contents are stored already, so nothing is staged.
+        let unpacked = Unpacked {
+            files: release.files,
+            project_files: release.project_files,
+            staging: limits.stage(&core),
+        };
+        arrange(unpacked, release.sent, Platform::Static, "Serving")
+    };
+    let site = tokio::task::spawn_blocking(arrange)
+        .await
+        .map_err(Error::internal)??;
+    keep(claim, site).await
 }
 
 /// Takes the folder of a site out of such a tar, and notes it as the release's artifact.
@@ -170,6 +202,7 @@ fn arrange(
     unpacked: Unpacked,
     sent: SiteSettings,
     platform: Platform,
+    verb: &str,
 ) -> Result<Site, UnpackError> {
     let Unpacked {
         files,
@@ -179,7 +212,7 @@ fn arrange(
     let (manifest, settings) = choose_files(files, &project_files, sent, platform)?;
     let mut said = BuildLog::default();
     said.say(format!(
-        "Unpacked {} files, {}",
+        "{verb} {} files, {}",
         manifest.files().len(),
         readable(manifest.bytes())
     ));

@@ -1,0 +1,87 @@
+//! Platform `auto`: sources that need no build are served as they came, and need no engine.
+
+use super::cause::refused;
+use super::sources::StoredSources;
+use crate::Error;
+use crate::platform::releases::build_log::BuildLog;
+use crate::platform::releases::claim::Claim;
+use crate::platform::releases::create::requested_port;
+use crate::platform::releases::step_error::StepError;
+use crate::platform::releases::transition::Failure;
+use crate::platform::releases::unpack::{PlainSite, keep_plain_site};
+use estrade_buildpacks::{Detected, Settings, Sources, detect};
+use estrade_model::Invalid;
+use estrade_model::platform::Platform;
+use estrade_model::site_settings::{MAX_PROJECT_FILE_BYTES, PROJECT_FILES, SiteSettings};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What was found, and what a site of it would need.
+struct Looked {
+    sources: StoredSources,
+    detected: Detected,
+    project_files: BTreeMap<String, Vec<u8>>,
+}
+
+/// Serves sources that are a site as they are; else gives them back to be built. `sent` is what the release says, `plan`
+/// the project's.
+pub(super) async fn serve_plain(
+    claim: &mut Claim,
+    sources: StoredSources,
+    sent: &Map<String, Value>,
+    plan: &str,
+) -> Result<Option<StoredSources>, StepError> {
+    let settings = Settings::from_release(requested_port(sent), sent).map_err(refused)?;
+    let look = move || {
+        let detected = detect(&sources, &settings)?;
+        let mut project_files = BTreeMap::new();
+        if detected.platform == Platform::Static {
+            for name in PROJECT_FILES {
+                // One that is too large is refused for it.
+                if let Ok(bytes) = sources.read(name, MAX_PROJECT_FILE_BYTES + 1) {
+                    project_files.insert(name.to_owned(), bytes.into_owned());
+                }
+            }
+        }
+        Ok(Looked {
+            sources,
+            detected,
+            project_files,
+        })
+    };
+    let looked = tokio::task::spawn_blocking(look)
+        .await
+        .map_err(Error::internal)?
+        .map_err(refused)?;
+    if looked.detected.platform != Platform::Static {
+        return Ok(Some(looked.sources));
+    }
+    let mut said = BuildLog::default();
+    said.say("platform auto: nothing here is built, so the files are served as they are");
+    claim.say(said).await?;
+    // For other platforms the same fields mean something else, so nobody has looked at them before.
+    let sent = sent.get("platformConfig").map(SiteSettings::from_json);
+    let mut site = sent.transpose().map_err(unusable)?.unwrap_or_default();
+    if let Some(root) = looked
+        .detected
+        .root
+        .filter(|_| looked.project_files.is_empty())
+    {
+        let root = SiteSettings::from_json(&json!({ "root": root }));
+        site = site.or(root.map_err(unusable)?);
+    }
+    let files = PlainSite {
+        files: looked.sources.into_files(),
+        project_files: looked.project_files,
+        sent: site,
+    };
+    keep_plain_site(claim, plan, files).await?;
+    Ok(None)
+}
+
+fn unusable(Invalid(reason): Invalid) -> StepError {
+    StepError::Failed(Failure {
+        reason: "config_invalid",
+        message: format!("platformConfig: {reason}"),
+    })
+}
