@@ -82,10 +82,20 @@ pub fn settings(config: &Config) -> Result<Settings, OpenError> {
             Some(url) => url.to_string().trim_end_matches('/').to_owned(),
             None => base_url(config.platform.listen, config.platform.tls.is_some()),
         },
+        platform_public_url: config
+            .platform
+            .public_url
+            .as_ref()
+            .map(|url| url.to_string().trim_end_matches('/').to_owned()),
         ai_url: match &config.ai.public_url {
             Some(url) => url.to_string().trim_end_matches('/').to_owned(),
             None => base_url(config.ai.listen, config.ai.tls.is_some()),
         },
+        ai_public_url: config
+            .ai
+            .public_url
+            .as_ref()
+            .map(|url| url.to_string().trim_end_matches('/').to_owned()),
         edge_scheme: if edge_tls { "https" } else { "http" }.into(),
         edge_authority: match (edge_tls, edge_address.port()) {
             (false, 80) | (true, 443) => edge_domain.to_owned(),

@@ -9,6 +9,7 @@ use crate::stream_limit::StreamLimit;
 use estrade_gateway::{Gateway, Relay};
 use estrade_service::ai::usage::Ledger;
 use estrade_service::{Core, Services};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,25 @@ pub enum MetricsAccess {
     Admin,
     /// The route does not exist.
     Off,
+}
+
+/// How clients reach a listener.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenerAddress {
+    /// The port that is bound.
+    pub port: u16,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+impl ListenerAddress {
+    /// Of a socket that is bound.
+    pub fn new(bound: SocketAddr, tls: bool) -> Self {
+        Self {
+            port: bound.port(),
+            tls,
+        }
+    }
 }
 
 /// The state of both APIs.
@@ -50,6 +70,8 @@ pub struct App {
     pub rates: RateLimits,
     /// Requests per second of all credentials of an account.
     pub account_rates: RateLimits,
+    /// Where the AI API listens.
+    pub ai_listener: ListenerAddress,
     /// Where large bodies wait.
     pub spool: SpoolRoom,
     /// What Prometheus reads.

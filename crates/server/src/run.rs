@@ -3,7 +3,7 @@
 use crate::ai;
 use crate::ai::authorize::WarmAuthorize;
 use crate::ai::inference::{self, InferenceOptions};
-use crate::app::{App, AppState, MetricsAccess};
+use crate::app::{App, AppState, ListenerAddress, MetricsAccess};
 use crate::body::BodyRules;
 use crate::body_reader::BodyLimits;
 use crate::descriptors::share_descriptors;
@@ -152,10 +152,12 @@ impl Server {
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
             .map_err(listen_error("platform", platform.address))?;
+        let ai_tls = ai.options.tls.is_some();
         let ai_port = Port::bind(ai.address, ai.options, worker_count())
             .await
             .map_err(listen_error("ai", ai.address))?;
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_port.local_addr());
+        let ai_listener = ListenerAddress::new(ai_addr, ai_tls);
         let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
         let services = Services::new(&core);
@@ -188,6 +190,7 @@ impl Server {
             streams: StreamLimit::default(),
             rates: RateLimits::new(options.requests_per_second, options.burst),
             account_rates,
+            ai_listener,
             spool: SpoolRoom::new(options.temporary, MAX_SPOOLED),
             metrics: Arc::new(Metrics::new()),
             ai_metrics: Arc::new(Metrics::of_requests()),

@@ -14,6 +14,7 @@ pub mod networks;
 pub mod projects;
 pub mod release_body;
 pub mod releases;
+pub mod server_info;
 pub mod shell;
 pub mod sources;
 pub mod switches;
@@ -91,6 +92,7 @@ fn all() -> Vec<Endpoints> {
         endpoints!(teams::set_role),
         endpoints!(teams::create_invitation),
         endpoints!(teams::join_team),
+        endpoints!(server_info::read_server_info),
         endpoints!(health::healthz),
         endpoints!(health::platform_readyz),
     ]

@@ -68,8 +68,12 @@ pub struct Settings {
     pub min_orphan_age: Duration,
     /// Where the platform API is reached, for links.
     pub public_url: String,
+    /// The same where the configuration says it; otherwise a client finds the panel where it found the API.
+    pub platform_public_url: Option<String>,
     /// Where the AI API is reached, for what people copy.
     pub ai_url: String,
+    /// The same where the configuration says it; otherwise a client finds it beside the platform API.
+    pub ai_public_url: Option<String>,
     /// What stands before a project's name in its URL, such as `http://`.
     pub edge_scheme: String,
     /// What stands behind it, such as `localhost:8080`.
@@ -105,7 +109,9 @@ impl Default for Settings {
             skew: Duration::from_hours(1),
             min_orphan_age: Duration::from_hours(24),
             public_url: "http://127.0.0.1:3000".into(),
+            platform_public_url: None,
             ai_url: "http://127.0.0.1:3100".into(),
+            ai_public_url: None,
             edge_scheme: "http".into(),
             edge_authority: "localhost:8080".into(),
             domains: DomainSettings::default(),

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 on_both_backends! {
     health_and_readiness_are_public;
+    a_stranger_learns_where_the_other_listeners_are;
     metrics_count_routes_and_not_names;
     no_number_is_shown_by_two_listeners;
     metrics_come_in_the_format_that_is_asked_for;
@@ -25,6 +26,42 @@ async fn health_and_readiness_are_public(app: &TestApp) {
         assert_eq!(health.json(), json!({"status": "ok"}));
         let ready = stranger.get("/readyz").await.assert(200);
         assert_eq!(ready.json(), json!({"status": "ok", "database": "up"}));
+    }
+}
+
+async fn a_stranger_learns_where_the_other_listeners_are(app: &TestApp) {
+    let stranger = app.stranger();
+    let info = stranger.get("/.well-known/estrade.json").await.assert(200);
+    assert_eq!(info.header("cache-control"), "no-store");
+    let settings = &app.core().settings;
+    assert_eq!(
+        info.json(),
+        json!({
+            "name": "estrade",
+            "version": env!("CARGO_PKG_VERSION"),
+            "ai": {"url": format!("http://{}", app.address(Api::Ai))},
+            "edge": {"url": "http://{project}.localhost:8080"},
+            "login": {"device": true},
+            "limits": {
+                "releaseBytes": settings.max_release_bytes,
+                "releaseFiles": settings.max_files,
+                "scale": settings.max_instances,
+            },
+        })
+    );
+    let port = app.address(Api::Ai).port();
+    for (host, url) in [
+        ("cloud.test:3000", "http://cloud.test"),
+        ("[::1]", "http://[::1]"),
+    ] {
+        let info = stranger
+            .get("/.well-known/estrade.json")
+            .header("host", host)
+            .await;
+        assert_eq!(
+            info.assert(200).json()["ai"]["url"],
+            format!("{url}:{port}")
+        );
     }
 }
 

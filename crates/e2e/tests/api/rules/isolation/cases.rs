@@ -297,8 +297,9 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
     };
     match (operation.api, operation.name().as_str()) {
         (_, "GET /healthz" | "GET /readyz")
-        | (Api::Ai, "GET /.well-known/jwks.json")
         | (Api::Platform, "POST /v1/login" | "POST /v1/login/check-if-exists") => Case::Public,
+        (Api::Platform, name) if name.starts_with("POST /v1/device/") => Case::Public,
+        (_, name) if name.starts_with("GET /.well-known/") => Case::Public,
         (Api::Ai, "GET /v1/keys/authorize" | "POST /v1/keys/authorize") => Case::ForKeys,
         (Api::Ai, "GET /v1/models" | "GET /v1/models/{id}") => Case::ForBoth,
 

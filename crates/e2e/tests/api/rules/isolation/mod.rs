@@ -137,6 +137,7 @@ async fn without_a_credential_every_operation_is_401(app: &TestApp) {
     assert_eq!(
         public,
         [
+            "GET /.well-known/estrade.json",
             "GET /.well-known/jwks.json",
             "GET /healthz",
             "GET /healthz",

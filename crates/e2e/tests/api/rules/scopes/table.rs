@@ -39,9 +39,11 @@ pub(super) fn rule(operation: &Operation) -> Rule {
 
 fn platform_rule(name: &str) -> Option<Rule> {
     Some(match name {
-        "GET /healthz" | "GET /readyz" | "POST /v1/login" | "POST /v1/login/check-if-exists" => {
-            Rule::Public
-        }
+        "GET /.well-known/estrade.json"
+        | "GET /healthz"
+        | "GET /readyz"
+        | "POST /v1/login"
+        | "POST /v1/login/check-if-exists" => Rule::Public,
         "GET /v1/me" => Rule::OpenTo(&["read", "project", "ai"]),
         "GET /v1/projects"
         | "GET /v1/projects/{project_id}"
