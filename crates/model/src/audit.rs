@@ -69,6 +69,8 @@ actions! {
     DeleteInvitation = "invitation.delete": "An invitation was withdrawn.";
     CreateToken = "token.create": "A token was created.";
     DeleteToken = "token.revoke": "A token was revoked.";
+    ApproveLogin = "token.approve": "A login of the command line was approved.";
+    DenyLogin = "token.deny": "A login of the command line was denied.";
     SignIn = "session.sign_in": "Somebody signed in.";
     RefuseSignIn = "session.refuse": "A sign-in was refused.";
     SignOut = "session.sign_out": "Somebody signed out.";

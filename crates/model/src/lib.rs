@@ -11,6 +11,7 @@ pub mod auth;
 pub mod built_image;
 pub mod call;
 pub mod coding;
+pub mod device_login;
 pub mod disk;
 pub mod domain;
 pub mod dotenv;

@@ -21,6 +21,8 @@ pub enum ApiError {
     NoRoute,
     /// The route does not take this method; axum adds `Allow`.
     MethodNotAllowed,
+    /// A page in a browser sent this, and the route is for programs.
+    SentByPage,
     /// The body did not arrive, or too slowly.
     BodyTimeout,
     /// The client has as many bytes of bodies on their way as it may.
@@ -85,6 +87,7 @@ impl ApiError {
             Self::Service(error) => status(error),
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::SentByPage => StatusCode::FORBIDDEN,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BodiesFull | Self::StreamsFull | Self::Timeout => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panic => StatusCode::INTERNAL_SERVER_ERROR,
@@ -100,6 +103,7 @@ impl ApiError {
             Self::Service(error) => error.code(),
             Self::NoRoute => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
+            Self::SentByPage => "sent_by_page",
             Self::BodyTimeout => "request_timeout",
             Self::TooManyBodies => "too_many_uploads",
             Self::BodiesFull => "uploads_full",
@@ -118,6 +122,9 @@ impl ApiError {
             Self::NoRoute => "there is no such endpoint; /docs lists those that exist".into(),
             Self::MethodNotAllowed => {
                 "this endpoint does not take this method; the Allow header names those that it takes".into()
+            }
+            Self::SentByPage => {
+                "pages in a browser must not do this: send neither `Origin` nor `Sec-Fetch-Site`".into()
             }
             Self::BodyTimeout => "the body did not arrive in time; send it again without pauses".into(),
             Self::TooManyBodies => {

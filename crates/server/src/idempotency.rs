@@ -41,9 +41,11 @@ const STORED_HEADERS: [HeaderName; 5] = [
 const MAX_STORED_RESPONSE: usize = 1 << 20;
 
 /// Routes that take no account token, and those that call [`execute`] themselves.
-const EXCLUDED_ROUTES: [&str; 5] = [
+const EXCLUDED_ROUTES: [&str; 7] = [
     "/v1/login",
     "/v1/login/check-if-exists",
+    "/v1/device/code",
+    "/v1/device/token",
     "/v1/keys/authorize",
     "/v2/projects/{project_id}/releases",
     "/v2/projects/{project_id}/sources",

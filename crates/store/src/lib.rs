@@ -17,6 +17,7 @@ pub mod certificates;
 pub mod changes;
 pub mod clock;
 pub mod db;
+pub mod device_codes;
 pub mod disks;
 pub mod domains;
 pub mod envs;

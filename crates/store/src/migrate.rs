@@ -24,6 +24,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (19, include_str!("../migrations/0019_project_pages.sql")),
     (20, include_str!("../migrations/0020_ai_lists.sql")),
     (22, include_str!("../migrations/0022_usage_sums.sql")),
+    (23, include_str!("../migrations/0023_device_codes.sql")),
 ];
 
 /// The change that made the table of servers that may spend.

@@ -278,6 +278,14 @@ pub async fn find_owner(tx: &mut Tx, id: ProjectId) -> Result<Option<OwnerId>, S
         .await
 }
 
+/// What a project is called.
+pub async fn find_name(tx: &mut Tx, id: ProjectId) -> Result<Option<String>, StoreError> {
+    tx.query("SELECT name FROM projects WHERE id = $1")
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
 /// One statement per kind of key, so that each is one look into a unique index.
 fn by_key<'e>(
     query: impl FnOnce(&'static str) -> Query<'e>,

@@ -128,6 +128,8 @@ fn good_body(operation: &Operation) -> Value {
             }
             body
         }
+        "POST /v1/device/code" => json!({"scope": "full", "host": "laptop"}),
+        "POST /v1/device/token" => json!({"device_code": "x"}),
         "POST /v1/login" => json!({"email": 1, "password": ""}),
         _ => json!({
             "name": "random", "scale": 1, "planID": "nano", "role": "viewer", "grace": 1,

@@ -11,6 +11,7 @@ mod account;
 mod admin;
 mod ai;
 mod confirmation;
+mod device;
 mod forms;
 mod project_settings;
 mod projects;

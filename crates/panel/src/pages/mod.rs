@@ -4,6 +4,7 @@ pub mod account;
 pub mod admin;
 pub mod ai;
 pub mod ask;
+pub mod device;
 pub mod home;
 pub mod project_settings;
 pub mod project_tabs;
@@ -26,6 +27,7 @@ pub fn routes() -> Router<AppState> {
         .merge(account::routes())
         .merge(sessions::routes())
         .merge(tokens::routes())
+        .merge(device::routes())
         .merge(projects::routes())
         .merge(project_settings::routes())
         .merge(ai::routes())

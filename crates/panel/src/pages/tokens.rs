@@ -88,13 +88,13 @@ const LIFETIMES: &[(&str, &str)] = &[
 /// Projects to choose from, the newest ones.
 const MAX_CHOICES: u32 = 200;
 
-struct ScopeChoice {
-    value: &'static str,
-    label: &'static str,
-    text: &'static str,
+pub(super) struct ScopeChoice {
+    pub(super) value: &'static str,
+    pub(super) label: &'static str,
+    pub(super) text: &'static str,
 }
 
-const SCOPES: &[ScopeChoice] = &[
+pub(super) const SCOPES: &[ScopeChoice] = &[
     ScopeChoice {
         value: "full",
         label: "Everything",

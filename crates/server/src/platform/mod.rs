@@ -5,6 +5,7 @@ pub mod audit;
 pub mod blobs;
 mod bounded_json;
 pub mod databases;
+pub mod device_login;
 pub mod disks;
 pub mod domains;
 pub mod events;
@@ -81,6 +82,10 @@ fn all() -> Vec<Endpoints> {
         endpoints!(account::read_me),
         endpoints!(account::log_in).wrapped(|serve| serve.layer(Extension(account::LOGIN_BODY))),
         endpoints!(account::check_if_exists),
+        endpoints!(device_login::start_device_login)
+            .wrapped(|serve| serve.layer(Extension(device_login::DEVICE_BODY))),
+        endpoints!(device_login::redeem_device_code)
+            .wrapped(|serve| serve.layer(Extension(device_login::DEVICE_BODY))),
         endpoints!(account::create_token),
         endpoints!(account::list_tokens),
         endpoints!(account::delete_token),

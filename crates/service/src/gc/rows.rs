@@ -14,8 +14,9 @@ use estrade_model::audit::Action;
 use estrade_model::error::error_chain;
 use estrade_model::{OwnerId, Timestamp};
 use estrade_store::{
-    Db, StoreError, acme, audit as entries, changes, disks, former_names, idempotency as answers,
-    invitations, keys, login_attempts, reset_links, sessions as session_rows, tokens, traffic,
+    Db, StoreError, acme, audit as entries, changes, device_codes, disks, former_names,
+    idempotency as answers, invitations, keys, login_attempts, reset_links,
+    sessions as session_rows, tokens, traffic,
 };
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -164,6 +165,10 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     .await;
     drain(core, "reset_links", stop, || {
         reset_links::prune_links(db, now, BATCH_ROWS)
+    })
+    .await;
+    drain(core, "device_codes", stop, || {
+        device_codes::prune_codes(db, now, BATCH_ROWS)
     })
     .await;
     drain(core, "idempotency", stop, || {

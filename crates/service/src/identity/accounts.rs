@@ -12,7 +12,8 @@ use estrade_model::{AccountId, SessionId, Timestamp};
 use estrade_store::accounts;
 pub use estrade_store::accounts::AccountRow;
 use estrade_store::{
-    ChangeKind, StoreError, Tx, networks, reset_links, second_factors, sessions, tokens,
+    ChangeKind, StoreError, Tx, device_codes, networks, reset_links, second_factors, sessions,
+    tokens,
 };
 use std::collections::BTreeMap;
 
@@ -145,7 +146,8 @@ pub async fn change_password(core: &Core, caller: &Caller, password: Secret) -> 
 }
 
 /// Sets a password and ends what the old one has let in, but for the session that is kept. A second factor that is
-/// being set up ends, too: who was let in may have seen its secret.
+/// being set up ends, too: who was let in may have seen its secret. So do logins that were approved and not redeemed, be it
+/// by the session that is kept.
 pub(crate) async fn replace_password(
     tx: &mut Tx,
     account: AccountId,
@@ -157,6 +159,7 @@ pub(crate) async fn replace_password(
     accounts::set_password(tx, account, hash).await?;
     reset_links::delete_link(tx, account).await?;
     second_factors::delete_pending_factor(tx, account).await?;
+    device_codes::withdraw_approvals(tx, account).await?;
     let tokens = match ended {
         EndedTokens::Sessions => tokens::delete_sessions(tx, account).await?,
         EndedTokens::All => tokens::delete_tokens(tx, account).await?,
@@ -213,6 +216,7 @@ async fn set_disabled(core: &Core, email: &Email, disabled: bool) -> Result<()> 
             let note = note.clone();
             Box::pin(async move {
                 accounts::set_disabled(tx, account, disabled).await?;
+                device_codes::withdraw_approvals(tx, account).await?;
                 note.write(tx).await?;
                 Ok::<_, Error>(tx.changed(ChangeKind::Account, account, now).await?)
             })
@@ -283,6 +287,7 @@ pub async fn set_disabled_by(
                 let found = accounts::find_account(tx, account).await?;
                 let email = found.ok_or(Error::NotFound("the account"))?.email;
                 accounts::set_disabled(tx, account, disabled).await?;
+                device_codes::withdraw_approvals(tx, account).await?;
                 note.about(&email).write(tx).await?;
                 tx.changed(ChangeKind::Account, account, now).await?;
                 Ok(email)

@@ -17,7 +17,9 @@ mod attempt;
 mod gate;
 mod refusals;
 
-pub(crate) use attempt::{Attempt, FAILURE_RETENTION, MAX_SUMS, NETWORK_RETENTION};
+pub(crate) use attempt::{
+    Attempt, FAILURE_RETENTION, Guess, MAX_SUMS, NETWORK_RETENTION, network_of,
+};
 
 use crate::identity::access::Origin;
 use crate::identity::passwords::{self, LoginProof};

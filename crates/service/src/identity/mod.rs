@@ -4,6 +4,7 @@ pub mod access;
 pub mod accounts;
 pub mod audit;
 pub mod credentials;
+pub mod device_login;
 pub mod invitations;
 pub mod login;
 pub mod members;

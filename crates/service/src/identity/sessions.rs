@@ -20,7 +20,7 @@ use estrade_model::secret::Secret;
 use estrade_model::token_scope::TokenScope;
 use estrade_model::{AccountId, SessionId, Timestamp};
 use estrade_store::sessions::{self, SessionState, SessionUse};
-use estrade_store::{ChangeKind, Tx, accounts};
+use estrade_store::{ChangeKind, Tx, accounts, device_codes};
 use futures_util::future::BoxFuture;
 pub use pending::PendingSignIn;
 use std::fmt;
@@ -351,6 +351,7 @@ impl Sessions {
                 let note = note.clone();
                 Box::pin(async move {
                     let ended = sessions::delete_sessions(tx, account, kept).await?;
+                    device_codes::withdraw_approvals(tx, account).await?;
                     if !ended.is_empty() {
                         let note = note.detail(format!("{} others", ended.len()));
                         note.write(tx).await?;

@@ -9,9 +9,9 @@ use estrade_model::account::{CreatedToken, Token};
 use estrade_model::audit::Action;
 use estrade_model::time::Lifetime;
 use estrade_model::token_scope::TokenScope;
-use estrade_model::{AccountId, Timestamp, TokenId};
+use estrade_model::{AccountId, SessionId, Timestamp, TokenId};
 use estrade_store::tokens::{self, NewToken, TokenRow};
-use estrade_store::{ChangeKind, Tx, sessions};
+use estrade_store::{ChangeKind, Tx, device_codes, sessions};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -157,12 +157,7 @@ async fn insert(tx: &mut Tx, row: &NewToken, purpose: &Purpose) -> Result<()> {
             if !is_live {
                 return Err(Error::Unauthenticated);
             }
-            if *quota > 0 && tokens::count_tokens(tx, account, now).await? >= *quota {
-                return Err(Error::Quota {
-                    what: "tokens",
-                    limit: *quota,
-                });
-            }
+            require_room(tx, account, *quota, now).await?;
         }
         Purpose::Session(proof) => proof.confirm(tx).await?,
     }
@@ -174,6 +169,33 @@ async fn insert(tx: &mut Tx, row: &NewToken, purpose: &Purpose) -> Result<()> {
         for ended in tokens::delete_old_sessions(tx, account, MAX_SESSIONS).await? {
             tx.changed(ChangeKind::Token, ended, now).await?;
         }
+    }
+    Ok(())
+}
+
+/// Inserts the token of a login that a session approved.
+pub(super) async fn insert_approved(
+    tx: &mut Tx,
+    row: &NewToken,
+    session: SessionId,
+    quota: u64,
+) -> Result<()> {
+    let by = Credential::Session(session);
+    insert(tx, row, &Purpose::Api { by, quota }).await
+}
+
+/// Refuses (403) when the account has as many tokens as it may have.
+pub(super) async fn require_room(
+    tx: &mut Tx,
+    account: AccountId,
+    quota: u64,
+    now: Timestamp,
+) -> Result<()> {
+    if quota > 0 && tokens::count_tokens(tx, account, now).await? >= quota {
+        return Err(Error::Quota {
+            what: "tokens",
+            limit: quota,
+        });
     }
     Ok(())
 }
@@ -233,6 +255,7 @@ pub async fn revoke_all_tokens(core: &Core, account: Option<AccountId>) -> Resul
                 for account in accounts {
                     let gone = tokens::delete_tokens(tx, account).await?;
                     sessions::delete_sessions(tx, account, None).await?;
+                    device_codes::withdraw_approvals(tx, account).await?;
                     note_revocations(tx, account, gone, now).await?;
                     ended += gone;
                     tx.changed(ChangeKind::Account, account, now).await?;

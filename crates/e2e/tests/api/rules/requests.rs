@@ -61,7 +61,8 @@ async fn a_trailing_slash_is_accepted_on_every_route(app: &TestApp) {
             .replace("{memberID}", "0123456789abcdef01234567")
             .replace("{id}", "0123456789abcdef01234567");
         let call = |path: &str| ada.on(operation.api).call(operation.method.clone(), path);
-        if path == "/v1/api-token" {
+        // Each call of these makes something else.
+        if ["/v1/api-token", "/v1/device/code"].contains(&path.as_str()) {
             continue;
         }
         let (plain, slash) = (call(&path).await, call(&format!("{path}/?a=b")).await);

@@ -126,34 +126,7 @@ impl Attempt {
 
     /// Counts the attempt, or refuses it during a delay; refused attempts do not count.
     pub(super) async fn record(&self, core: &Core) -> Result<()> {
-        let (limits, now) = (self.limits.clone(), core.now());
-        core.db
-            .transact(move |tx| {
-                let limits = limits.clone();
-                Box::pin(async move {
-                    let mut free_at = now;
-                    let mut sums = Vec::with_capacity(limits.len());
-                    for limit in limits {
-                        let failures = login_attempts::find_failures(tx, limit.scope).await?;
-                        // Clamped: a clock that was set back, or that of another node, must not extend the delay.
-                        let failures = failures.map(|sum| Failures {
-                            last_at: sum.last_at.min(now),
-                            ..sum
-                        });
-                        let free = failures.map_or(now, |failures| limit.free_at(failures));
-                        free_at = free_at.max(free);
-                        sums.push((limit.scope, limit.add(failures, now)));
-                    }
-                    if free_at > now {
-                        return Err(Error::RateLimited(span(now, free_at)));
-                    }
-                    for (scope, sum) in sums {
-                        login_attempts::set_failures(tx, scope, sum).await?;
-                    }
-                    Ok(())
-                })
-            })
-            .await
+        record(core, self.limits.clone()).await
     }
 
     /// Everything that was asked for was right: the try did not fail, and the network is known from now on.
@@ -185,8 +158,74 @@ impl Attempt {
     }
 }
 
+/// How many wrong codes of a waiting login are free of a wait, for an account.
+const GUESS_ALLOWANCE: u32 = 10;
+
+/// A guess at the code of a waiting login by somebody who is signed in; wrong unless it is taken back.
+pub(crate) struct Guess(Limit);
+
+impl Guess {
+    pub(crate) fn new(account: AccountId) -> Self {
+        let scope = blake3::derive_key("estrade guesses at device codes", account.as_bytes());
+        Self(Limit {
+            scope,
+            allowance: GUESS_ALLOWANCE,
+            max_delay: MAX_DELAY,
+        })
+    }
+
+    /// Counts it, or refuses it during a delay.
+    pub(crate) async fn record(&self, core: &Core) -> Result<()> {
+        record(core, vec![self.0]).await
+    }
+
+    /// There is a login with this code.
+    pub(crate) async fn take_back(&self, core: &Core) -> Result<()> {
+        let scope = self.0.scope;
+        core.db
+            .transact(move |tx| {
+                Box::pin(
+                    async move { Ok(login_attempts::forgive(tx, &[scope], FAILURE.into()).await?) },
+                )
+            })
+            .await
+    }
+}
+
+/// Counts a failure in each of the scopes, unless one of them still has to wait.
+async fn record(core: &Core, limits: Vec<Limit>) -> Result<()> {
+    let now = core.now();
+    core.db
+        .transact(move |tx| {
+            let limits = limits.clone();
+            Box::pin(async move {
+                let mut free_at = now;
+                let mut sums = Vec::with_capacity(limits.len());
+                for limit in limits {
+                    let failures = login_attempts::find_failures(tx, limit.scope).await?;
+                    // Clamped: a clock that was set back, or that of another node, must not extend the delay.
+                    let failures = failures.map(|sum| Failures {
+                        last_at: sum.last_at.min(now),
+                        ..sum
+                    });
+                    let free = failures.map_or(now, |failures| limit.free_at(failures));
+                    free_at = free_at.max(free);
+                    sums.push((limit.scope, limit.add(failures, now)));
+                }
+                if free_at > now {
+                    return Err(Error::RateLimited(span(now, free_at)));
+                }
+                for (scope, sum) in sums {
+                    login_attempts::set_failures(tx, scope, sum).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+}
+
 /// An IPv6 client usually has a whole /64, so that its addresses count as one.
-fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
         v4 @ IpAddr::V4(_) => v4,

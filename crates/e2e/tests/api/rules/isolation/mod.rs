@@ -143,6 +143,8 @@ async fn without_a_credential_every_operation_is_401(app: &TestApp) {
             "GET /healthz",
             "GET /readyz",
             "GET /readyz",
+            "POST /v1/device/code",
+            "POST /v1/device/token",
             "POST /v1/login",
             "POST /v1/login/check-if-exists",
         ],

@@ -43,7 +43,9 @@ fn platform_rule(name: &str) -> Option<Rule> {
         | "GET /healthz"
         | "GET /readyz"
         | "POST /v1/login"
-        | "POST /v1/login/check-if-exists" => Rule::Public,
+        | "POST /v1/login/check-if-exists"
+        | "POST /v1/device/code"
+        | "POST /v1/device/token" => Rule::Public,
         "GET /v1/me" => Rule::OpenTo(&["read", "project", "ai"]),
         "GET /v1/projects"
         | "GET /v1/projects/{project_id}"
