@@ -103,6 +103,14 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.digits$} {}", unit.unwrap_or(&"EiB"))
 }
 
+/// The memory of a plan: `512 MB`, `2 GB`.
+pub fn memory(mb: u64) -> String {
+    match mb {
+        mb if mb >= 1024 && mb.is_multiple_of(1024) => format!("{} GB", mb / 1024),
+        mb => format!("{mb} MB"),
+    }
+}
+
 /// `1,234,567`
 pub fn number(count: u64) -> String {
     let digits = count.to_string();

@@ -19,6 +19,10 @@ const PATHS: &[(&str, &str)] = &[
         "M12 3 3 7.5l9 4.5 9-4.5L12 3zM3 12l9 4.5 9-4.5M3 16.5 12 21l9-4.5",
     ),
     (
+        "network",
+        "M9 3h6v5H9zM3 16h6v5H3zM15 16h6v5h-6zM12 8v4M6 16v-4h12v4",
+    ),
+    (
         "workspaces",
         "M4 4h7v7H4zM13 4h7v7h-7zM4 13h7v7H4zM13 13h7v7h-7z",
     ),

@@ -11,6 +11,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
     Projects,
+    Networks,
     Workspaces,
     Keys,
     Usage,
@@ -34,6 +35,7 @@ impl Section {
     pub fn path(self) -> &'static str {
         match self {
             Self::Projects | Self::Other => "/panel/projects",
+            Self::Networks => "/panel/networks",
             Self::Workspaces => "/panel/workspaces",
             Self::Keys => "/panel/keys",
             Self::Usage => "/panel/usage",
@@ -55,6 +57,7 @@ impl Section {
     pub fn label(self) -> &'static str {
         match self {
             Self::Projects | Self::Other => "Projects",
+            Self::Networks => "Networks",
             Self::Workspaces => "Workspaces",
             Self::Keys => "Keys",
             Self::Usage => "Usage",
@@ -76,6 +79,7 @@ impl Section {
     pub fn icon(self) -> Icon {
         Icon(match self {
             Self::Projects | Self::Other => "projects",
+            Self::Networks => "network",
             Self::Workspaces => "workspaces",
             Self::Keys => "key",
             Self::Usage => "chart",
@@ -103,7 +107,7 @@ pub struct NavGroup {
 const GROUPS: &[NavGroup] = &[
     NavGroup {
         label: "Platform",
-        sections: &[Section::Projects],
+        sections: &[Section::Projects, Section::Networks],
     },
     NavGroup {
         label: "AI",
@@ -178,6 +182,14 @@ impl Layout {
     /// A path of the panel in the same scope.
     pub fn href(&self, path: &str) -> String {
         with_team(path, self.team)
+    }
+
+    /// A command of `estrade` that does the same in this scope, to copy.
+    pub fn command(&self, words: &str) -> String {
+        match self.team {
+            Some(team) => format!("estrade {words} --team {team}"),
+            None => format!("estrade {words}"),
+        }
     }
 
     /// Where a file of `assets/` is served.

@@ -1,5 +1,6 @@
 //! The person's account: name, password, second factor.
 
+use super::ask::{AskPage, Question};
 use crate::error::PanelError;
 use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
@@ -202,30 +203,18 @@ async fn enable_second_factor(
     }
 }
 
-/// A question whose answer is a form without fields.
-#[derive(Template)]
-#[template(path = "account/ask.html")]
-pub(super) struct AskPage {
-    pub(super) layout: Layout,
-    /// The name and the address of the page above.
-    pub(super) parent: (&'static str, &'static str),
-    pub(super) text: String,
-    pub(super) action: String,
-    pub(super) button: &'static str,
-    pub(super) kind: &'static str,
-}
-
 async fn ask_to_remove(State(app): State<AppState>, visit: Visit) -> Result<Response, PanelError> {
     visit.require_recent(&app)?;
-    render(&AskPage {
-        layout: visit.layout("Remove the second factor?", Section::Account),
-        parent: ("Account", ACCOUNT),
-        text: "Signing in then asks for your password only. Your recovery codes end, too."
-            .to_owned(),
-        action: "/panel/account/second-factor/remove".to_owned(),
-        button: "Remove second factor",
-        kind: "danger solid",
-    })
+    let question = Question {
+        title: "Remove the second factor?".into(),
+        text: "Signing in then asks for your password only. Your recovery codes end, too.".into(),
+        label: "Remove second factor".into(),
+        action: "/panel/account/second-factor/remove".into(),
+    };
+    let layout = visit.layout("Remove the second factor?", Section::Account);
+    AskPage::new(layout, question)
+        .below("Account", ACCOUNT)
+        .respond()
 }
 
 async fn remove_second_factor(
@@ -240,14 +229,17 @@ async fn remove_second_factor(
 
 async fn ask_for_codes(State(app): State<AppState>, visit: Visit) -> Result<Response, PanelError> {
     visit.require_recent(&app)?;
-    render(&AskPage {
-        layout: visit.layout("New recovery codes?", Section::Account),
-        parent: ("Account", ACCOUNT),
-        text: "The codes that you have end, and new ones are shown once.".to_owned(),
-        action: "/panel/account/recovery-codes".to_owned(),
-        button: "Make new codes",
-        kind: "primary",
-    })
+    let question = Question {
+        title: "New recovery codes?".into(),
+        text: "The codes that you have end, and new ones are shown once.".into(),
+        label: "Make new codes".into(),
+        action: "/panel/account/recovery-codes".into(),
+    };
+    let layout = visit.layout("New recovery codes?", Section::Account);
+    AskPage::new(layout, question)
+        .below("Account", ACCOUNT)
+        .harmless()
+        .respond()
 }
 
 async fn make_recovery_codes(

@@ -1,6 +1,6 @@
 //! What all pages of one project begin with: its name, state, address, main actions and tabs.
 
-use crate::Visit;
+use crate::{Layout, Visit};
 use estrade_model::platform::Platform;
 use estrade_model::project::{Project, ProjectStatus};
 use estrade_model::team::Role;
@@ -73,12 +73,13 @@ pub struct ProjectTabs {
     pub badge: ProjectBadge,
     /// Whether the person may deploy and change it.
     pub can_change: bool,
+    /// Whether the head has the main actions.
+    pub has_actions: bool,
     /// Whether the person may delete it and what is in it.
     pub can_delete: bool,
-    /// Whether it has instances that can be restarted.
-    pub can_restart: bool,
     pub projects_href: String,
-    pub restart_href: String,
+    /// Where it is restarted, when it has instances.
+    pub restart_href: Option<String>,
     pub deploy_href: String,
     pub links: Vec<TabLink>,
 }
@@ -101,13 +102,25 @@ impl ProjectTabs {
             url: project.url.clone(),
             badge: ProjectBadge::of(project),
             can_change,
+            has_actions: can_change,
             can_delete: role >= Role::Admin,
-            can_restart: can_change && runs && project.scale > 0,
             projects_href: visit.href("/panel/projects"),
-            restart_href: at("/restart"),
+            restart_href: (runs && project.scale > 0).then(|| at("/restart")),
             deploy_href: at("/deploy"),
             links: ProjectTab::ALL.into_iter().map(link).collect(),
         }
+    }
+
+    /// A command of `estrade` about this project, to copy.
+    pub fn command(&self, layout: &Layout, words: &str) -> String {
+        layout.command(&format!("{words} --project {}", self.name))
+    }
+
+    /// The same head for a page that has an action of its own: a second one beside it would compete.
+    #[must_use]
+    pub fn without_actions(mut self) -> Self {
+        self.has_actions = false;
+        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! The browsers that are signed in to the person's account.
 
-use super::account::AskPage;
+use super::ask::{AskPage, Question};
 use crate::error::PanelError;
 use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
@@ -88,14 +88,16 @@ async fn end_session(
 }
 
 async fn ask_to_end(visit: Visit) -> Result<Response, PanelError> {
-    render(&AskPage {
-        layout: visit.layout("Sign out all other browsers?", Section::Sessions),
-        parent: ("Sessions", SESSIONS),
-        text: "Every session but this one ends at once.".to_owned(),
-        action: "/panel/sessions/end-others".to_owned(),
-        button: "Sign out all others",
-        kind: "danger solid",
-    })
+    let question = Question {
+        title: "Sign out all other browsers?".into(),
+        text: "Every session but this one ends at once.".into(),
+        label: "Sign out all others".into(),
+        action: format!("{SESSIONS}/end-others"),
+    };
+    let layout = visit.layout("Sign out all other browsers?", Section::Sessions);
+    AskPage::new(layout, question)
+        .below("Sessions", SESSIONS)
+        .respond()
 }
 
 async fn end_others(

@@ -1,6 +1,6 @@
 //! Tokens of the person: programs sign in to both APIs with them.
 
-use super::account::AskPage;
+use super::ask::{AskPage, Question};
 use crate::error::PanelError;
 use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
@@ -22,7 +22,7 @@ use estrade_model::token_scope::TokenScope;
 use estrade_server::app::AppState;
 use estrade_service::Error;
 use estrade_service::identity::tokens::{self, TokenRequest};
-use estrade_service::platform::projects;
+use estrade_service::platform::projects::{self, PageOfProjects};
 use serde::Deserialize;
 
 const TOKENS: &str = "/panel/tokens";
@@ -145,10 +145,15 @@ async fn new_token_page(
     form: NewTokenForm,
     problem: String,
 ) -> Result<NewTokenPage, PanelError> {
-    let found = projects::list_projects(&app.core, &visit.scope, None, MAX_CHOICES, 0).await?;
+    let page = PageOfProjects {
+        before: None,
+        search: None,
+        count: MAX_CHOICES,
+    };
+    let found = projects::list_summaries(&app.core, &visit.scope, &page).await?;
     let named = found
         .into_iter()
-        .map(|project| (project.id.to_string(), project.project_id));
+        .map(|found| (found.project.id.to_string(), found.project.project_id));
     Ok(NewTokenPage {
         layout: visit.layout("New token", Section::Tokens),
         problem,
@@ -229,16 +234,18 @@ async fn create_token(
 }
 
 async fn ask_to_revoke(visit: Visit, Path(id): Path<TokenId>) -> Result<Response, PanelError> {
-    render(&AskPage {
-        layout: visit.layout("Revoke this token?", Section::Tokens),
-        parent: ("Tokens", TOKENS),
+    let question = Question {
+        title: "Revoke this token?".into(),
         text: format!(
             "Programs that use the token {id} are refused from the next request on. This cannot be undone."
         ),
+        label: "Revoke".into(),
         action: format!("{TOKENS}/{id}/revoke"),
-        button: "Revoke",
-        kind: "danger solid",
-    })
+    };
+    let layout = visit.layout("Revoke this token?", Section::Tokens);
+    AskPage::new(layout, question)
+        .below("Tokens", TOKENS)
+        .respond()
 }
 
 async fn revoke_token(

@@ -111,7 +111,7 @@ async fn a_build_log_is_shown_streamed_and_downloaded(app: &TestApp) {
     assert_eq!(stream.header("content-type"), "text/event-stream");
     let events = stream.text();
     assert!(
-        events.contains("event: line") && events.contains("event: end"),
+        events.contains("event: line") && events.contains("event: end\ndata: over\n"),
         "{events}"
     );
     // Sibling sites are foreign.

@@ -5,7 +5,7 @@ use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
-use crate::pages::ask::AskPage;
+use crate::pages::ask::{AskPage, Question};
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;
@@ -209,58 +209,61 @@ async fn show_account(
 }
 
 /// What is asked before an account is changed.
-struct Question {
+struct Change {
     verb: &'static str,
     title: fn(&str) -> String,
     text: &'static str,
     label: &'static str,
-    kind: &'static str,
+    is_harmless: bool,
 }
 
 async fn ask(
     app: &AppState,
     visit: &Visit,
     id: &str,
-    question: &Question,
+    change: &Change,
     problem: String,
 ) -> Result<Response, PanelError> {
     let account = accounts::read_account(&app.core, &visit.scope.caller, parse_id(id)?).await?;
     visit.require_recent(app)?;
     let path = format!("{LIST}/{}", account.id);
-    AskPage {
-        layout: visit.layout(question.label, Section::AdminAccounts),
-        title: (question.title)(&account.email),
-        text: question.text,
-        label: question.label,
-        kind: question.kind,
-        action: format!("{path}/{}", question.verb),
-        back: path,
-        back_label: "Account",
-        problem,
+    let question = Question {
+        title: (change.title)(&account.email),
+        text: change.text.into(),
+        label: change.label.into(),
+        action: format!("{path}/{}", change.verb),
+    };
+    let layout = visit.layout(change.label, Section::AdminAccounts);
+    let page = AskPage::new(layout, question)
+        .below("Accounts", LIST)
+        .below(account.email, path)
+        .refused(problem);
+    if change.is_harmless {
+        return page.harmless().respond();
     }
-    .respond()
+    page.respond()
 }
 
-const RESET: Question = Question {
+const RESET: Change = Change {
     verb: "reset-link",
     title: |email| format!("Make a reset link for {email}?"),
     text: "Whoever has the link sets the account's password, once, within an hour. That ends its sessions and API tokens. An earlier link ends at once.",
     label: "Make a link",
-    kind: "primary",
+    is_harmless: true,
 };
-const DISABLE: Question = Question {
+const DISABLE: Change = Change {
     verb: "disable",
     title: |email| format!("Lock {email} out?"),
     text: "Its sessions, tokens and AI keys are refused from the next request on. Its projects keep running.",
     label: "Lock out",
-    kind: "danger solid",
+    is_harmless: false,
 };
-const ENABLE: Question = Question {
+const ENABLE: Change = Change {
     verb: "enable",
     title: |email| format!("Let {email} in again?"),
     text: "Its tokens and AI keys work again.",
     label: "Let in",
-    kind: "primary",
+    is_harmless: true,
 };
 
 async fn ask_reset_link(

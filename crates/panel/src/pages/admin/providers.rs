@@ -6,7 +6,7 @@ use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
-use crate::pages::ask::AskPage;
+use crate::pages::ask::{AskPage, Question};
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;
@@ -249,18 +249,19 @@ async fn ask_delete(
     let (caller, id) = (&visit.scope.caller, parse_id(&id)?);
     let (provider, _) = providers::read_provider(&app.core, caller, id).await?;
     let name = provider.name.as_str();
-    AskPage {
-        layout: visit.layout(format!("Remove {name}"), Section::AdminProviders),
+    let question = Question {
         title: format!("Remove {name}?"),
-        text: "Calls that are under way go on. Models that only it offers are not available any more.",
-        label: "Remove",
-        kind: "danger solid",
+        text:
+            "Calls that are under way go on. Models that only it offers are not available any more."
+                .into(),
+        label: "Remove".into(),
         action: format!("{LIST}/{id}/delete"),
-        back: format!("{LIST}/{id}"),
-        back_label: "Provider",
-        problem: String::new(),
-    }
-    .respond()
+    };
+    let layout = visit.layout(format!("Remove {name}"), Section::AdminProviders);
+    AskPage::new(layout, question)
+        .below("Providers", LIST)
+        .below(name, format!("{LIST}/{id}"))
+        .respond()
 }
 
 async fn delete_provider(

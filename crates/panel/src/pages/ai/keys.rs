@@ -10,6 +10,7 @@ use crate::format::number;
 use crate::layout::{Layout, Section};
 use crate::list::{PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
+use crate::pages::ask::{AskPage, Question};
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;
@@ -444,14 +445,6 @@ async fn rotate_key(
     show_secret(&app, &visit, title, &key, rotated.key.as_ref(), Some(said))
 }
 
-#[derive(Template)]
-#[template(path = "ai/key_delete.html")]
-struct DeletePage {
-    layout: Layout,
-    id: KeyId,
-    name: String,
-}
-
 async fn ask_deletion(
     State(app): State<AppState>,
     visit: Visit,
@@ -459,11 +452,19 @@ async fn ask_deletion(
 ) -> Result<Response, PanelError> {
     visit.scope.require_to_read(Role::Developer)?;
     let (key, _) = keys::read_key(&app.core, &visit.scope, id).await?;
-    render(&DeletePage {
-        layout: visit.layout(format!("Delete {}", key.name), Section::Keys),
-        id,
-        name: key.name.to_string(),
-    })
+    let path = format!("/panel/keys/{id}");
+    let question = Question {
+        title: format!("Delete key {}?", key.name),
+        text: "Programs that use it are refused at once. Its calls stay in the log. This cannot be undone; to stop it for a while, disable it."
+            .into(),
+        label: "Delete key".into(),
+        action: format!("{path}/delete"),
+    };
+    let layout = visit.layout(format!("Delete {}", key.name), Section::Keys);
+    AskPage::new(layout, question)
+        .below("Keys", "/panel/keys")
+        .below(key.name.to_string(), path)
+        .respond()
 }
 
 async fn delete_key(

@@ -8,6 +8,7 @@ use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
+use crate::pages::ask::{AskPage, Question};
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;
@@ -26,6 +27,7 @@ use estrade_service::Error;
 use estrade_service::ai::workspaces::{self, MAX_COUNTED_KEYS, WorkspaceOverview};
 use serde::Deserialize;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -43,17 +45,23 @@ pub(super) fn routes() -> Router<AppState> {
         )
 }
 
+/// Calls are counted by the hour.
+const HOUR: Duration = Duration::from_hours(1);
+
 struct WorkspaceRow {
     id: WorkspaceId,
     name: String,
     keys: String,
     budget: Option<BudgetBar>,
+    /// The hour of its last call.
     last_call: Option<Timestamp>,
+    /// That hour is not over yet.
+    is_called_now: bool,
     created_at: Timestamp,
 }
 
 impl WorkspaceRow {
-    fn new(found: &WorkspaceOverview, budget: Option<BudgetBar>) -> Self {
+    fn new(found: &WorkspaceOverview, budget: Option<BudgetBar>, now: Timestamp) -> Self {
         let workspace = &found.detail.workspace;
         Self {
             id: workspace.id,
@@ -64,6 +72,7 @@ impl WorkspaceRow {
             },
             budget,
             last_call: found.last_call,
+            is_called_now: found.last_call.is_some_and(|hour| hour > now.before(HOUR)),
             created_at: workspace.created_at,
         }
     }
@@ -97,8 +106,9 @@ impl WorkspacesPage {
             (workspace.id, settings.budget.clone())
         });
         let mut bars = budget::bars(app, budgets).await?;
+        let now = app.core.now();
         let row = |found: &WorkspaceOverview| {
-            WorkspaceRow::new(found, bars.remove(&found.detail.workspace.id))
+            WorkspaceRow::new(found, bars.remove(&found.detail.workspace.id), now)
         };
         Ok(Self {
             layout: visit.layout("Workspaces", Section::Workspaces),
@@ -306,25 +316,20 @@ async fn update_workspace(
     }
 }
 
-#[derive(Template)]
-#[template(path = "ai/workspace_delete.html")]
-struct DeletePage {
-    layout: Layout,
-    id: WorkspaceId,
-    name: String,
-    problem: String,
-}
-
-impl DeletePage {
-    fn new(visit: &Visit, detail: &WorkspaceDetail, problem: String) -> Self {
-        let workspace = &detail.workspace;
-        Self {
-            layout: visit.layout(format!("Delete {}", workspace.name), Section::Workspaces),
-            id: workspace.id,
-            name: workspace.name.clone(),
-            problem,
-        }
-    }
+fn deletion_page(visit: &Visit, detail: &WorkspaceDetail) -> AskPage {
+    let (id, name) = (detail.workspace.id, &detail.workspace.name);
+    let path = format!("/panel/workspaces/{id}");
+    let question = Question {
+        title: format!("Delete workspace {name}?"),
+        text: "Its base URL stops working. Keys that are for it have to be deleted or changed before. This cannot be undone."
+            .into(),
+        label: "Delete workspace".into(),
+        action: format!("{path}/delete"),
+    };
+    let layout = visit.layout(format!("Delete {name}"), Section::Workspaces);
+    AskPage::new(layout, question)
+        .below("Workspaces", "/panel/workspaces")
+        .below(name, path)
 }
 
 async fn ask_deletion(
@@ -334,7 +339,7 @@ async fn ask_deletion(
 ) -> Result<Response, PanelError> {
     visit.scope.require_to_read(Role::Admin)?;
     let (detail, _) = workspaces::read_workspace(&app.core, &visit.scope, id).await?;
-    render(&DeletePage::new(&visit, &detail, String::new()))
+    deletion_page(&visit, &detail).respond()
 }
 
 async fn delete_workspace(
@@ -351,10 +356,8 @@ async fn delete_workspace(
         }
         Err(error) => {
             let problem = PanelError::from(error).correctable()?;
-            render_with(
-                StatusCode::CONFLICT,
-                &DeletePage::new(&visit, &detail, problem),
-            )
+            let page = deletion_page(&visit, &detail).refused(problem);
+            page.respond_with(StatusCode::CONFLICT)
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The disks of a project: made, made larger, deleted, and where they are mounted.
 
-use super::confirm::ConfirmPage;
 use super::parts::{Problem, project_path};
 use crate::form::NoFields;
 use crate::format::filters;
 use crate::page::{render, render_with};
+use crate::pages::ask::{AskPage, Question};
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
 use crate::{Layout, PanelError, Section, SignedForm, Visit};
 use askama::Template;
@@ -210,32 +210,26 @@ async fn confirm_delete(
     visit.scope.require_to_read(Role::Admin)?;
     let (detail, _) = projects::read_project(&app.core, &visit.scope, &name).await?;
     let disk = disks::read_disk(&app.core, &visit.scope, &name, &disk).await?;
-    render(&delete_page(&visit, &detail, &disk, None))
+    delete_page(&visit, &detail, &disk).respond()
 }
 
-fn delete_page(
-    visit: &Visit,
-    detail: &ProjectDetail,
-    disk: &Disk,
-    problem: Option<String>,
-) -> ConfirmPage {
-    let name = &detail.project.project_id;
-    let page = project_path(name, "/disks");
-    ConfirmPage {
-        layout: visit.layout(format!("Delete disk {}", disk.name), Section::Projects),
-        tabs: ProjectTabs::new(visit, &detail.project, ProjectTab::Disks),
+fn delete_page(visit: &Visit, detail: &ProjectDetail, disk: &Disk) -> AskPage {
+    let page = project_path(&detail.project.project_id, "/disks");
+    let question = Question {
         title: format!("Delete the disk {}?", disk.name),
         text: format!(
             "Everything on it, up to {} GB, is removed and cannot be brought back. A release that mounts it cannot be \
              rolled back to.",
             disk.size
         ),
-        button: "Delete disk".into(),
-        fields: Vec::new(),
-        action: visit.href(&format!("{page}/{}/delete", disk.name)),
-        back: visit.href(&page),
-        problem,
-    }
+        label: "Delete disk".into(),
+        action: format!("{page}/{}/delete", disk.name),
+    };
+    let tabs = ProjectTabs::new(visit, &detail.project, ProjectTab::Disks);
+    let layout = visit.layout(format!("Delete disk {}", disk.name), Section::Projects);
+    AskPage::new(layout, question)
+        .in_project(tabs)
+        .below("Disks", page)
 }
 
 async fn delete_disk(
@@ -253,8 +247,8 @@ async fn delete_disk(
             let problem = Problem::of(error)?;
             let (detail, _) = projects::read_project(&app.core, &visit.scope, &name).await?;
             let disk = disks::read_disk(&app.core, &visit.scope, &name, &disk).await?;
-            let page = delete_page(&visit, &detail, &disk, Some(problem.text));
-            render_with(problem.status, &page)
+            let page = delete_page(&visit, &detail, &disk).refused(problem.text);
+            page.respond_with(problem.status)
         }
     }
 }

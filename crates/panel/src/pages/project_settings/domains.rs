@@ -1,9 +1,9 @@
 //! The domains of a project: what to set in DNS, whether it is there, and how it stands with the certificate.
 
-use super::confirm::ConfirmPage;
 use super::parts::{Problem, project_path};
 use crate::form::NoFields;
 use crate::page::{render, render_with};
+use crate::pages::ask::{AskPage, Question};
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
 use crate::{Layout, PanelError, Section, SignedForm, Visit};
 use askama::Template;
@@ -273,19 +273,20 @@ async fn confirm_delete(
     visit.scope.require_to_read(Role::Admin)?;
     let (detail, domain) = read(&app, &visit, &name, &id).await?;
     let page = project_path(&name, &format!("/domains/{id}"));
-    render(&ConfirmPage {
-        layout: visit.layout(format!("Delete {}", domain.name), Section::Projects),
-        tabs: ProjectTabs::new(&visit, &detail.project, ProjectTab::Domains),
+    let question = Question {
         title: format!("Delete {}?", domain.name),
         text: "It stops serving this project at once, and anybody who proves that it is theirs may add it. The DNS \
                records stay as they are."
             .into(),
-        button: "Delete domain".into(),
-        fields: Vec::new(),
-        action: visit.href(&format!("{page}/delete")),
-        back: visit.href(&page),
-        problem: None,
-    })
+        label: "Delete domain".into(),
+        action: format!("{page}/delete"),
+    };
+    let tabs = ProjectTabs::new(&visit, &detail.project, ProjectTab::Domains);
+    let layout = visit.layout(format!("Delete {}", domain.name), Section::Projects);
+    AskPage::new(layout, question)
+        .in_project(tabs)
+        .below("Domains", page)
+        .respond()
 }
 
 async fn delete_domain(

@@ -1,6 +1,5 @@
 //! Pages that change a project: environment, domains, disks, settings, and the networks of its owner.
 
-mod confirm;
 mod disks;
 mod domains;
 mod env_diff;

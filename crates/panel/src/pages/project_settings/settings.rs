@@ -1,10 +1,10 @@
 //! How a project runs: instances, plan, switches, restart, and its end.
 
-use super::confirm::ConfirmPage;
 use super::parts::{Problem, project_path};
 use crate::form::NoFields;
-use crate::format::filters;
+use crate::format::{self, filters};
 use crate::page::{render, render_with};
+use crate::pages::ask::{AskPage, Question};
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
 use crate::{Layout, PanelError, Section, SignedForm, Visit};
 use askama::Template;
@@ -47,15 +47,11 @@ struct PlanRow {
 }
 
 fn plan_rows(plans: &Plans, current: &str) -> Vec<PlanRow> {
-    let memory = |mb: u64| match mb {
-        mb if mb >= 1024 && mb % 1024 == 0 => format!("{} GB", mb / 1024),
-        mb => format!("{mb} MB"),
-    };
     let mut all: Vec<_> = plans.all().iter().collect();
     all.sort_by_key(|(_, plan)| (plan.memory_mb, plan.cpus, plan.disk_gb));
     let row = |(id, plan): (&String, &estrade_model::plan::Plan)| PlanRow {
         id: id.clone(),
-        memory: memory(plan.memory_mb),
+        memory: format::memory(plan.memory_mb),
         cpus: plan.cpus,
         disk_gb: plan.disk_gb,
         hourly_price: plan.hourly_price,
@@ -228,17 +224,19 @@ async fn confirm_off(
     visit.scope.require_to_read(Role::Developer)?;
     let (detail, _) = projects::read_project(&app.core, &visit.scope, &name).await?;
     let name = &detail.project.project_id;
-    render(&ConfirmPage {
-        layout: visit.layout(format!("Switch {name} off"), Section::Projects),
-        tabs: ProjectTabs::new(&visit, &detail.project, ProjectTab::Settings),
+    let question = Question {
         title: format!("Switch {name} off?"),
         text: "It serves nothing until you switch it on again. Releases, variables, domains and disks stay.".into(),
-        button: "Switch off".into(),
-        fields: vec![("scale", "0".into())],
-        action: visit.href(&project_path(name, "/settings/scale")),
-        back: visit.href(&project_path(name, "/settings")),
-        problem: None,
-    })
+        label: "Switch off".into(),
+        action: project_path(name, "/settings/scale"),
+    };
+    let tabs = ProjectTabs::new(&visit, &detail.project, ProjectTab::Settings);
+    let layout = visit.layout(format!("Switch {name} off"), Section::Projects);
+    AskPage::new(layout, question)
+        .in_project(tabs)
+        .below("Settings", project_path(name, "/settings"))
+        .with_field("scale", "0")
+        .respond()
 }
 
 #[derive(Deserialize)]
@@ -318,7 +316,7 @@ fn delete_page(
     let name = &detail.project.project_id;
     DeletePage {
         layout: visit.layout(format!("Delete {name}"), Section::Projects),
-        tabs: ProjectTabs::new(visit, &detail.project, ProjectTab::Settings),
+        tabs: ProjectTabs::new(visit, &detail.project, ProjectTab::Settings).without_actions(),
         disks: detail.disks.len(),
         is_live: detail.project.is_deployed,
         action: visit.href(&project_path(name, "/delete")),

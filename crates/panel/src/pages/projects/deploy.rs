@@ -63,6 +63,8 @@ async fn page(app: &AppState, visit: &Visit, project: &str) -> Result<DeployPage
     let project = overview.project;
     let name = &project.project_id;
     let at = |rest: &str| visit.href(&format!("/panel/projects/{name}/{rest}"));
+    let layout = visit.layout(format!("Deploy {name}"), Section::Projects);
+    let tabs = ProjectTabs::new(visit, &project, ProjectTab::Releases).without_actions();
     Ok(DeployPage {
         runs_image: matches!(project.platform, Platform::Docker | Platform::Auto),
         is_first: overview.releases == 0,
@@ -74,9 +76,9 @@ async fn page(app: &AppState, visit: &Visit, project: &str) -> Result<DeployPage
         archive_href: at("deploy"),
         image_href: at("deploy/image"),
         release_href: at("releases/RELEASE"),
-        command: format!("estrade deploy --project {name}"),
-        layout: visit.layout(format!("Deploy {name}"), Section::Projects),
-        tabs: ProjectTabs::new(visit, &project, ProjectTab::Releases),
+        command: tabs.command(&layout, "deploy"),
+        layout,
+        tabs,
     })
 }
 

@@ -4,6 +4,7 @@ use super::printable::line;
 use super::release_row::{ReleaseRow, kind_label};
 use crate::form::NoFields;
 use crate::origin::SameOrigin;
+use crate::pages::ask::{AskPage, Question};
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
 use crate::{Layout, PanelError, Section, SignedForm, Visit, render};
 use askama::Template;
@@ -19,7 +20,7 @@ use estrade_server::context::RequestContext;
 use estrade_server::follow::{self, Follower, last_seen};
 use estrade_service::platform::projects;
 use estrade_service::platform::releases::{self, BuildLogFollower};
-use estrade_service::{Error, Scope};
+use estrade_service::{Core, Error, Scope};
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::json;
@@ -218,7 +219,8 @@ impl Follower for BuildEvents {
         }
         let Some(logs) = self.lines.next_lines().await? else {
             self.is_over = true;
-            return Ok(vec![sse::Event::default().event("end").data("")]);
+            // With some data: browsers ignore an event that has none, and would reconnect for ever.
+            return Ok(vec![sse::Event::default().event("end").data("over")]);
         };
         Ok(events_of(&logs))
     }
@@ -272,28 +274,12 @@ pub(super) async fn download_source(
     Ok(response)
 }
 
-/// The page that asks before a release is rolled back to, or canceled.
-#[derive(Template)]
-#[template(path = "projects/release_confirm.html")]
-struct ConfirmPage {
-    layout: Layout,
-    tabs: ProjectTabs,
-    row: ReleaseRow,
-    title: String,
-    text: String,
-    label: String,
-    /// `primary` or `danger`.
-    kind: &'static str,
-    action_href: String,
-    problem: String,
-}
-
 pub(super) async fn confirm_rollback(
     State(app): State<AppState>,
     visit: Visit,
     Path((project, id)): Path<(String, ReleaseId)>,
 ) -> Result<Response, PanelError> {
-    confirm(&app, &visit, &project, id, Question::RollBack).await
+    confirm(&app, &visit, &project, id, Change::RollBack).await
 }
 
 pub(super) async fn confirm_cancel(
@@ -301,11 +287,12 @@ pub(super) async fn confirm_cancel(
     visit: Visit,
     Path((project, id)): Path<(String, ReleaseId)>,
 ) -> Result<Response, PanelError> {
-    confirm(&app, &visit, &project, id, Question::Cancel).await
+    confirm(&app, &visit, &project, id, Change::Cancel).await
 }
 
+/// What can be done with a release.
 #[derive(Clone, Copy)]
-enum Question {
+enum Change {
     RollBack,
     Cancel,
 }
@@ -315,49 +302,56 @@ async fn confirm(
     visit: &Visit,
     project: &str,
     id: ReleaseId,
-    question: Question,
+    change: Change,
 ) -> Result<Response, PanelError> {
     let (core, scope) = (&app.core, &visit.scope);
     scope.require_to_read(Role::Developer)?;
     let project = projects::read_overview(core, scope, project).await?.project;
     let name = &project.project_id;
     let authored = releases::read_authored(core, scope, name, id).await?;
-    let tag = authored.release.tag.clone();
+    let row = ReleaseRow::new(visit, name, authored);
+    let tag = &row.tag;
     let path = format!("/panel/projects/{name}/releases/{id}");
-    let (title, text, label, kind, action) = match question {
-        Question::RollBack => (
-            format!("Roll back to {tag}?"),
-            rollback_text(name, &tag),
-            format!("Roll back to {tag}"),
-            "primary",
-            "rollback",
-        ),
-        Question::Cancel => (
-            format!("Cancel {tag}?"),
-            format!("{tag} of {name} is not built any further. What serves now goes on serving."),
-            format!("Cancel {tag}"),
-            "danger",
-            "cancel",
-        ),
+    let asked = match change {
+        Change::RollBack => Question {
+            title: format!("Roll back to {tag}?"),
+            text: format!(
+                "A new release of {name} serves what {tag} served, “{}”, with its environment. Nothing is built, and visitors notice no gap.",
+                row.message
+            ),
+            label: format!("Roll back to {tag}"),
+            action: format!("{path}/rollback"),
+        },
+        Change::Cancel => Question {
+            title: format!("Cancel {tag}?"),
+            text: format!(
+                "{tag} of {name}, “{}”, is not built any further. What serves now goes on serving.",
+                row.message
+            ),
+            label: format!("Cancel {tag}"),
+            action: format!("{path}/cancel"),
+        },
     };
-    render(&ConfirmPage {
-        row: ReleaseRow::new(visit, name, authored),
-        layout: visit.layout(title.clone(), Section::Projects),
-        tabs: ProjectTabs::new(visit, &project, ProjectTab::Releases),
-        title,
-        text,
-        label,
-        kind,
-        action_href: visit.href(&format!("{path}/{action}")),
-        problem: String::new(),
-    })
+    let layout = visit.layout(asked.title.clone(), Section::Projects);
+    let tabs = ProjectTabs::new(visit, &project, ProjectTab::Releases);
+    let page = AskPage::new(layout, asked)
+        .in_project(tabs)
+        .below(tag, path);
+    match change {
+        Change::RollBack => page.harmless().respond(),
+        Change::Cancel => page.respond(),
+    }
 }
 
-/// What a rollback does, in one sentence for people.
-fn rollback_text(project: &str, tag: &str) -> String {
-    format!(
-        "A new release of {project} serves what {tag} served, with the environment of {tag}. Nothing is built, and visitors notice no gap."
-    )
+/// What people call a release of this project.
+async fn read_tag(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    id: ReleaseId,
+) -> Result<String, PanelError> {
+    let authored = releases::read_authored(core, scope, project, id).await?;
+    Ok(authored.release.tag)
 }
 
 pub(super) async fn roll_back(
@@ -367,10 +361,7 @@ pub(super) async fn roll_back(
     SignedForm(NoFields {}): SignedForm<NoFields>,
 ) -> Result<Response, PanelError> {
     let (core, scope) = (&app.core, &visit.scope);
-    let tag = releases::read_authored(core, scope, &project, id)
-        .await?
-        .release
-        .tag;
+    let tag = read_tag(core, scope, &project, id).await?;
     let new = releases::rollback_release(core, scope, id).await?;
     let path = format!("/panel/projects/{project}/releases/{new}");
     Ok(visit.done(format!("Rolling {project} back to {tag}"), &path))
@@ -383,10 +374,7 @@ pub(super) async fn cancel(
     SignedForm(NoFields {}): SignedForm<NoFields>,
 ) -> Result<Response, PanelError> {
     let (core, scope) = (&app.core, &visit.scope);
-    let tag = releases::read_authored(core, scope, &project, id)
-        .await?
-        .release
-        .tag;
+    let tag = read_tag(core, scope, &project, id).await?;
     releases::cancel_release(core, scope, id).await?;
     let path = format!("/panel/projects/{project}/releases/{id}");
     Ok(visit.done(format!("{tag} was canceled"), &path))

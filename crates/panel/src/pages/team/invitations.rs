@@ -7,7 +7,7 @@ use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
-use crate::pages::ask::AskPage;
+use crate::pages::ask::{AskPage, Question};
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;
@@ -176,18 +176,16 @@ async fn ask_delete(visit: Visit, Path(id): Path<String>) -> Result<Response, Pa
     visit.scope.require_to_read(Role::Admin)?;
     // Only an id becomes a part of the form's action: another path would get this session's token.
     let id = parse_id(&id)?;
-    AskPage {
-        layout: visit.layout("Withdraw an invitation", Section::Team),
-        title: "Withdraw this invitation?".to_owned(),
-        text: "Its link stops working at once.",
-        label: "Withdraw",
-        kind: "danger solid",
+    let question = Question {
+        title: "Withdraw this invitation?".into(),
+        text: "Its link stops working at once.".into(),
+        label: "Withdraw".into(),
         action: format!("/panel/team/invitations/{id}/delete"),
-        back: "/panel/team".to_owned(),
-        back_label: "Team",
-        problem: String::new(),
-    }
-    .respond()
+    };
+    let layout = visit.layout("Withdraw an invitation", Section::Team);
+    AskPage::new(layout, question)
+        .below("Team", "/panel/team")
+        .respond()
 }
 
 async fn delete_invitation(

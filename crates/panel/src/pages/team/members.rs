@@ -6,7 +6,7 @@ use crate::error::PanelError;
 use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
 use crate::page::{render, render_with};
-use crate::pages::ask::AskPage;
+use crate::pages::ask::{AskPage, Question};
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;
@@ -164,18 +164,27 @@ async fn ask(
     let team = require_team(visit)?;
     let member = find_member(app, visit, team, id).await?;
     let row = MemberRow::new(member, visit.scope.caller.account);
-    AskPage {
-        layout: visit.layout("Remove a member", Section::Team),
+    let (text, label) = if row.is_self {
+        (
+            "You lose access to its projects and keys at once. Somebody has to invite you again.",
+            "Leave",
+        )
+    } else {
+        (
+            "They lose access to the team's projects and keys at once. Somebody has to invite them again.",
+            "Remove",
+        )
+    };
+    let question = Question {
         title: row.question,
-        text: "They lose access to the team's projects and keys at once. Somebody has to invite them again.",
-        label: if row.is_self { "Leave" } else { "Remove" },
-        kind: "danger solid",
+        text: text.into(),
+        label: label.into(),
         action: row.remove_path,
-        back: "/panel/team".to_owned(),
-        back_label: "Team",
-        problem,
-    }
-    .respond()
+    };
+    AskPage::new(visit.layout("Remove a member", Section::Team), question)
+        .below("Team", "/panel/team")
+        .refused(problem)
+        .respond()
 }
 
 async fn remove_member(
