@@ -9,6 +9,8 @@ use std::fmt::{self, Write};
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 160.0;
+/// How wide a value is drawn that has no neighbours.
+const DASH: f64 = 6.0;
 /// Rows of the table of a plot.
 const MAX_ROWS: usize = 200;
 
@@ -38,7 +40,7 @@ impl Unit {
         match self {
             Self::Count(_) | Self::Cores => compact(value),
             Self::Bytes => bytes(value.max(0.0) as u64),
-            Self::Milliseconds if value >= 10_000.0 => format!("{} s", compact(value / 1000.0)),
+            Self::Milliseconds if value >= 1000.0 => format!("{} s", compact(value / 1000.0)),
             Self::Milliseconds => format!("{} ms", compact(value)),
             Self::Percent => format!("{} %", compact(value)),
             Self::Money if value.abs() < 0.01 && value != 0.0 => format!("{value:.5}"),
@@ -177,9 +179,14 @@ impl Plot {
         let mut begin = None;
         for index in 0..=self.times.len() {
             let Some(value) = series.value(index).filter(|_| index < self.times.len()) else {
-                if let (Some(from), true) = (begin.take(), number == 0) {
-                    let last = index.saturating_sub(1);
-                    write!(area, "L{:.1} {HEIGHT}L{from:.1} {HEIGHT}z", self.x(last))?;
+                let last = self.x(index.saturating_sub(1));
+                let Some(from) = begin.take() else { continue };
+                if last <= from {
+                    // A line from a point to itself is not drawn.
+                    write!(line, "m{} 0h{DASH}", -DASH / 2.0)?;
+                }
+                if number == 0 {
+                    write!(area, "L{last:.1} {HEIGHT}L{from:.1} {HEIGHT}z")?;
                 }
                 continue;
             };
@@ -524,6 +531,23 @@ mod tests {
         let empty = Plot::bars("t", Unit::Percent, Vec::new(), Vec::new());
         assert!(empty.is_empty() && !empty.to_string().contains("NaN"));
         assert!(!sparkline(Vec::new(), "x").to_string().contains("NaN"));
+    }
+
+    #[test]
+    fn a_value_without_neighbours_is_seen() {
+        let plot = |values: &[Option<f64>]| {
+            let series = vec![Series {
+                name: "p50".into(),
+                values: values.to_vec(),
+            }];
+            Plot::lines("t", Unit::Milliseconds, times(4), series).to_string()
+        };
+        let dash = "m-3 0h6";
+        assert!(plot(&[None, Some(1.0), None, None]).contains("M200.0 0.0m-3 0h6"));
+        assert!(plot(&[None, None, None, Some(1.0)]).contains(dash));
+        assert!(!plot(&[None, Some(1.0), Some(2.0), None]).contains(dash));
+        let twice = plot(&[Some(1.0), None, Some(1.0), Some(1.0)]);
+        assert_eq!(twice.matches(dash).count(), 1, "{twice}");
     }
 
     #[test]

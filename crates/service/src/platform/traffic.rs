@@ -8,7 +8,7 @@ mod latency;
 mod series;
 mod steps;
 
-pub use latency::{Latency, latency_of};
+pub use latency::{Latency, MAX_MEASURED_LATENCY, latency_of};
 pub use series::{TrafficPoint, TrafficRange, TrafficSeries};
 
 use crate::platform::containers::usage::UsageMeter;

@@ -1,6 +1,8 @@
 //! The list, a new project and its overview.
 
 use super::support::{Person, deploy, new_project};
+use estrade_model::Timestamp;
+use estrade_store::traffic::{TrafficStep, TrafficSums, add_traffic};
 use estrade_testkit::{EdgeClient, TestApp, eventually, on_both_backends};
 use serde_json::json;
 
@@ -10,6 +12,7 @@ on_both_backends! {
     what_is_wrong_is_said_beside_the_field;
     the_list_goes_on_where_the_page_ended;
     requests_are_plotted_before_and_after_they_are_recorded;
+    a_time_to_respond_that_is_too_long_to_be_measured_is_not_said_to_be_the_bound;
     a_viewer_sees_and_changes_nothing;
 }
 
@@ -178,6 +181,49 @@ async fn requests_are_plotted_before_and_after_they_are_recorded(app: &TestApp) 
         assert!(page.contains("<h2>Latency</h2>"));
     }
     ada.get("/panel/projects/shop?range=1y").await.assert(400);
+}
+
+async fn a_time_to_respond_that_is_too_long_to_be_measured_is_not_said_to_be_the_bound(
+    app: &TestApp,
+) {
+    let ada = Person::sign_in(app, "ada").await;
+    new_project(&ada.user, "shop", "static").await;
+    deploy(&ada.user, "shop", &json!({})).await;
+    let read = ada.user.get("/v1/projects/shop").await.assert(200);
+    let id = read.field("/project/_id");
+    // 90 responses between 100 ms and a second, and `slow` that took longer.
+    let record = async |slow: u64| {
+        let mut sums = TrafficSums {
+            requests: 90 + slow,
+            ..TrafficSums::default()
+        };
+        (sums.times[8], sums.times[9]) = (90, slow);
+        let now = app.core().now().millis();
+        let step = TrafficStep {
+            project: id.parse().unwrap(),
+            step: 60,
+            at: Timestamp::from_millis(now - now.rem_euclid(60_000)),
+            sums,
+        };
+        let added = app.core().db.transact(move |tx| {
+            let step = step.clone();
+            Box::pin(async move { add_traffic(tx, &[step]).await })
+        });
+        added.await.expect("recorded traffic");
+        let page = ada.get("/panel/projects/shop").await.assert(200).text();
+        super::support::between(&page, "<h2>Latency</h2>", "</section>").to_owned()
+    };
+    let cut = "what takes longer than 1 s counts as 1 s";
+    let card = record(0).await;
+    assert!(
+        card.contains("<b>545 ms · 995 ms</b>") && !card.contains(cut),
+        "{card}"
+    );
+    let card = record(20).await;
+    assert!(
+        card.contains("ms · over 1 s</b>") && card.contains(cut),
+        "{card}"
+    );
 }
 
 async fn a_viewer_sees_and_changes_nothing(app: &TestApp) {

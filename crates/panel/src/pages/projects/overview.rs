@@ -12,7 +12,9 @@ use estrade_model::metrics::MetricSummary;
 use estrade_model::platform::Platform;
 use estrade_model::{Timestamp, project::Project};
 use estrade_server::app::AppState;
-use estrade_service::platform::traffic::{TrafficPoint, TrafficRange, TrafficSeries};
+use estrade_service::platform::traffic::{
+    MAX_MEASURED_LATENCY, TrafficPoint, TrafficRange, TrafficSeries,
+};
 use estrade_service::platform::{projects, releases};
 use serde::Deserialize;
 use std::time::Duration;
@@ -136,7 +138,7 @@ fn facts(project: &Project) -> Vec<(&'static str, String)> {
         facts.push(("Instances", project.scale.to_string()));
     }
     facts.push(("Network", network.unwrap_or_else(|| "none".to_owned())));
-    facts.push(("Project id", project.id.to_string()));
+    facts.push(("Id", project.id.to_string()));
     facts
 }
 
@@ -210,18 +212,29 @@ fn latency_card(series: &TrafficSeries, span: &str) -> Card {
         name: "p99".to_owned(),
         values: of(|point| point.latency.map(|it| it.p99)),
     };
+    let is_beyond = |time: Duration| time >= MAX_MEASURED_LATENCY;
+    let show = |time: Duration| {
+        if is_beyond(time) {
+            format!("over {} s", MAX_MEASURED_LATENCY.as_secs())
+        } else {
+            Unit::Milliseconds.show(millis(time))
+        }
+    };
     let value = series.latency.map_or_else(
         || "–".to_owned(),
-        |it| {
-            let show = |time| Unit::Milliseconds.show(millis(time));
-            format!("{} · {}", show(it.p50), show(it.p99))
-        },
+        |it| format!("{} · {}", show(it.p50), show(it.p99)),
     );
+    let mut points = series.points.iter().filter_map(|point| point.latency);
+    let detail = if points.any(|it| is_beyond(it.p99)) {
+        "until the response was sent; what takes longer than 1 s counts as 1 s"
+    } else {
+        "until the response was sent"
+    };
     Card {
         title: "Latency",
         note: format!("p50 · p99, {span}"),
         value,
-        detail: "until the response was sent".to_owned(),
+        detail: detail.to_owned(),
         plot: Plot::lines("Latency", Unit::Milliseconds, times(series), vec![p50, p99]),
     }
 }
@@ -237,8 +250,8 @@ fn cpu_card(series: &TrafficSeries, summary: &MetricSummary) -> Card {
         values: values.collect(),
     };
     let instances = match summary.instances {
-        1 => "1 instance runs".to_owned(),
-        count => format!("{count} instances run"),
+        1 => "1 instance runs on this node".to_owned(),
+        count => format!("{count} instances run on this node"),
     };
     let mut plot = Plot::lines("CPU", Unit::Cores, times(series), vec![drawn]);
     plot.min_top = (summary.cpu.limit as f64).min(1.0);
@@ -265,7 +278,7 @@ fn memory_card(series: &TrafficSeries, summary: &MetricSummary) -> Card {
         title: "Memory",
         note: format!("of {}", format::bytes(summary.memory.limit)),
         value: format::bytes(summary.memory.used),
-        detail: "all instances together".to_owned(),
+        detail: "all instances of this node together".to_owned(),
         plot: Plot::lines("Memory", Unit::Bytes, times(series), vec![drawn]),
     }
 }

@@ -3,7 +3,11 @@
 use crate::publisher::RESPONSE_TIMES;
 use std::time::Duration;
 
-/// The time to respond that half of the responses, and 99 of 100, stay below.
+/// How long is measured: what took longer counts as just that long, and nothing else does.
+pub const MAX_MEASURED_LATENCY: Duration = RESPONSE_TIMES[RESPONSE_TIMES.len() - 1];
+
+/// The time to respond that half of the responses, and 99 of 100, stay below. [`MAX_MEASURED_LATENCY`] stands for that
+/// time and everything beyond it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
     pub p50: Duration,
@@ -12,8 +16,8 @@ pub struct Latency {
 
 /// The percentiles of a histogram; none without a response.
 ///
-/// Within a bucket responses count as spread evenly. Those beyond the last bound count as just that long: how much longer
-/// they took is not known.
+/// Within a bucket responses count as spread evenly, each in the middle of its share, so that none is at the bucket's
+/// end. Those beyond the last bound count as just that long: how much longer they took is not known.
 pub fn latency_of(times: &[u64; RESPONSE_TIMES.len() + 1]) -> Option<Latency> {
     let total: u64 = times.iter().sum();
     (total > 0).then(|| Latency {
@@ -27,14 +31,9 @@ fn percentile(times: &[u64; RESPONSE_TIMES.len() + 1], total: u64, percent: u64)
     let (mut below, mut lower) = (0_u64, Duration::ZERO);
     for (count, upper) in times.iter().zip(RESPONSE_TIMES) {
         if below + count >= rank {
-            let within = u32::try_from((rank - below).min(1 << 31)).unwrap_or(u32::MAX);
-            let count = u32::try_from((*count).min(1 << 31))
-                .unwrap_or(u32::MAX)
-                .max(1);
-            return lower
-                + upper
-                    .saturating_sub(lower)
-                    .mul_f64(f64::from(within) / f64::from(count).max(1.0));
+            let float = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+            let share = (float(rank - below) - 0.5) / float((*count).max(1));
+            return lower + upper.saturating_sub(lower).mul_f64(share.clamp(0.0, 1.0));
         }
         below += count;
         lower = upper;
@@ -55,6 +54,15 @@ mod tests {
         let latency = latency_of(&times).unwrap();
         assert!(latency.p50 > Duration::from_millis(1) && latency.p50 < Duration::from_millis(5));
         assert!(latency.p99 > Duration::from_millis(100) && latency.p99 < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn what_took_less_than_the_last_bound_is_less() {
+        let mut times = [0; 10];
+        times[8] = 1;
+        let latency = latency_of(&times).unwrap();
+        assert_eq!(latency.p50, Duration::from_millis(550));
+        assert!(latency.p99 < MAX_MEASURED_LATENCY);
     }
 
     #[test]
