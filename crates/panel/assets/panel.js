@@ -14,9 +14,22 @@ function toast(text) {
 for (const line of document.querySelectorAll(".toast")) setTimeout(() => line.remove(), 8000);
 
 // On a phone the tabs are wider than the screen: show the one that is open.
-for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
-  const bar = tab.closest(".tabs");
-  bar.scrollLeft = tab.offsetLeft - bar.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
+function showOpenTab() {
+  for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+    const bar = tab.closest(".tabs");
+    bar.scrollLeft = tab.offsetLeft - bar.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
+  }
+}
+showOpenTab();
+addEventListener("resize", showOpenTab);
+
+function select(source) {
+  // What a text field holds is no part of the page's text.
+  if (source.select) return source.select();
+  const range = document.createRange();
+  range.selectNodeContents(source);
+  getSelection().removeAllRanges();
+  getSelection().addRange(range);
 }
 
 // Copy buttons.
@@ -30,10 +43,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
       toast("Copied");
     } catch {
       // Without TLS there is no clipboard: select it, so that one key copies it.
-      const range = document.createRange();
-      range.selectNodeContents(source);
-      getSelection().removeAllRanges();
-      getSelection().addRange(range);
+      select(source);
       const copied = document.execCommand && document.execCommand("copy");
       toast(copied ? "Copied" : "Press Ctrl+C to copy");
     }
@@ -125,7 +135,7 @@ document.addEventListener("keydown", (event) => {
   waiting = 0;
 });
 
-// The value under the pointer of a plot; arrow keys move through the values.
+// The value under the pointer of a plot. Who has no pointer finds all of them in the table below it.
 for (const figure of document.querySelectorAll("figure.plot[data-hover]")) {
   const texts = figure.dataset.hover.split("|");
   const area = figure.querySelector(".plot-area");

@@ -23,6 +23,8 @@ function start(area) {
   let busy = false;
 
   area.hidden = false;
+  // What it takes, this area takes, too.
+  for (const form of document.querySelectorAll("[data-without-upload]")) form.hidden = true;
 
   const say = (text) => { status.textContent = text; };
   const show = (done, total) => {
@@ -93,9 +95,11 @@ function start(area) {
     });
     const total = queue.reduce((sum, { file }) => sum + file.size, 0);
     const sent = new Map();
+    let done = 0;
     const progress = (digest, bytes) => {
+      done += bytes - (sent.get(digest) ?? 0);
       sent.set(digest, bytes);
-      show([...sent.values()].reduce((sum, it) => sum + it, 0), total);
+      show(done, total);
     };
     show(0, total);
     say(`Sending ${count(queue.length, "changed file")}, ${size(total)}`);

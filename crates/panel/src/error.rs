@@ -181,7 +181,7 @@ fn words(status: StatusCode) -> (&'static str, &'static str) {
         ),
         StatusCode::NOT_FOUND | StatusCode::GONE => (
             "There is nothing here",
-            "It may have been deleted or renamed, or it belongs to another team: look at the scope switch.",
+            "It may have been deleted or renamed, or it belongs to another person or team.",
         ),
         StatusCode::METHOD_NOT_ALLOWED => {
             ("This page is a form", "Go back and send the form again.")
@@ -220,7 +220,12 @@ impl IntoResponse for PanelError {
             Self::Confirm => Some(Detour::Confirm),
             _ => None,
         };
-        let mut response = ErrorPage::new(self.status(), &self.message()).into_page();
+        let mut page = ErrorPage::new(self.status(), &self.message());
+        if matches!(self, Self::ForeignOrigin | Self::ForgedForm) {
+            // No role would help.
+            (page.title, page.hint) = ("This form was not accepted", "Nothing was changed.");
+        }
+        let mut response = page.into_page();
         if let Self::Api(error) = &self {
             error.write_headers(response.headers_mut());
         }

@@ -12,6 +12,7 @@ mod admin;
 mod ai;
 mod confirmation;
 mod device;
+mod empty;
 mod forms;
 mod project_settings;
 mod projects;

@@ -9,6 +9,7 @@ use serde_json::json;
 on_both_backends! {
     a_new_person_is_told_what_to_do;
     a_project_is_created_with_the_form;
+    a_project_may_be_called_new;
     what_is_wrong_is_said_beside_the_field;
     the_list_goes_on_where_the_page_ended;
     requests_are_plotted_before_and_after_they_are_recorded;
@@ -23,7 +24,7 @@ async fn a_new_person_is_told_what_to_do(app: &TestApp) {
         page.contains("No project yet") && page.contains("estrade deploy"),
         "{page}"
     );
-    assert!(page.contains("href=\"/panel/projects/new\""));
+    assert!(page.contains("href=\"/panel/new-project\""));
     let page = ada.get("/panel/projects?q=none").await.assert(200).text();
     assert!(page.contains("Nothing found"), "{page}");
     ada.get("/panel/projects/unknown").await.assert(404);
@@ -32,7 +33,7 @@ async fn a_new_person_is_told_what_to_do(app: &TestApp) {
 
 async fn a_project_is_created_with_the_form(app: &TestApp) {
     let ada = Person::sign_in(app, "ada").await;
-    let form = ada.get("/panel/projects/new").await.assert(200).text();
+    let form = ada.get("/panel/new-project").await.assert(200).text();
     for choice in ["value=\"static\"", "value=\"nano\"", "value=\"default\""] {
         assert!(form.contains(choice), "{choice}");
     }
@@ -42,7 +43,7 @@ async fn a_project_is_created_with_the_form(app: &TestApp) {
         ("plan", "micro"),
         ("network", "default"),
     ];
-    let made = ada.post("/panel/projects/new", &fields).await.assert(303);
+    let made = ada.post("/panel/new-project", &fields).await.assert(303);
     assert_eq!(made.header("location"), "/panel/projects/shop/deploy");
     let read = ada.user.get("/v1/projects/shop").await.assert(200);
     assert_eq!(read.field("/project/planID"), "micro");
@@ -63,6 +64,14 @@ async fn a_project_is_created_with_the_form(app: &TestApp) {
     }
 }
 
+async fn a_project_may_be_called_new(app: &TestApp) {
+    let ada = Person::sign_in(app, "ada").await;
+    new_project(&ada.user, "new", "static").await;
+    let page = ada.get("/panel/projects/new").await.assert(200).text();
+    assert!(page.contains("Ready for its first release"), "{page}");
+    ada.get("/panel/projects/new/settings").await.assert(200);
+}
+
 async fn what_is_wrong_is_said_beside_the_field(app: &TestApp) {
     let ada = Person::sign_in(app, "ada").await;
     new_project(&ada.user, "shop", "static").await;
@@ -73,7 +82,7 @@ async fn what_is_wrong_is_said_beside_the_field(app: &TestApp) {
             ("plan", plan),
             ("network", "default"),
         ];
-        ada.post("/panel/projects/new", &fields).await
+        ada.post("/panel/new-project", &fields).await
     };
     let taken = send("shop", "nano").await.assert(409).text();
     assert!(
@@ -94,7 +103,7 @@ async fn what_is_wrong_is_said_beside_the_field(app: &TestApp) {
         "{plan}"
     );
     // Nothing without the token of the session.
-    let unsigned = ada.unsigned(http::Method::POST, "/panel/projects/new");
+    let unsigned = ada.unsigned(http::Method::POST, "/panel/new-project");
     let unsigned = unsigned.header("content-type", "application/x-www-form-urlencoded");
     unsigned
         .bytes("name=sneaky&platform=static&plan=nano")
@@ -252,7 +261,7 @@ async fn a_viewer_sees_and_changes_nothing(app: &TestApp) {
         );
     }
     for page in [
-        "/panel/projects/new",
+        "/panel/new-project",
         "/panel/projects/shop/deploy",
         &format!("{path}/rollback"),
     ] {
@@ -264,7 +273,7 @@ async fn a_viewer_sees_and_changes_nothing(app: &TestApp) {
         ("plan", "nano"),
         ("network", ""),
     ];
-    eve.post("/panel/projects/new", &fields).await.assert(403);
+    eve.post("/panel/new-project", &fields).await.assert(403);
     eve.post(&format!("{path}/rollback"), &[]).await.assert(403);
     eve.post(&format!("{path}/cancel"), &[]).await.assert(403);
     eve.upload("/panel/projects/shop/deploy", "", b"PK")

@@ -20,7 +20,10 @@ use estrade_service::Error;
 use estrade_service::platform::domains::{self, CertificateStatus};
 use estrade_service::platform::projects;
 use serde::Deserialize;
+use std::time::Duration;
 
+/// A renewal that is due for longer than this is late.
+const DAY: Duration = Duration::from_hours(24);
 /// As many as a project can have.
 const MAX_LISTED: u32 = 100;
 
@@ -51,7 +54,7 @@ struct CertificateCell {
 
 impl CertificateCell {
     fn new(
-        domain: &Domain,
+        is_active: bool,
         status: Option<&CertificateStatus>,
         has_tls: bool,
         now: Timestamp,
@@ -59,11 +62,17 @@ impl CertificateCell {
         let not_after = status.and_then(|status| status.not_after);
         let problem = status.and_then(|status| status.problem.clone());
         let (kind, text) = match status {
-            _ if domain.status != DomainStatus::Active => ("off", "After verification"),
+            _ if !is_active => ("off", "After verification"),
             None if has_tls => ("off", "None of its own"),
             None => ("off", "TLS is off"),
             Some(_) if not_after.is_some_and(|end| end <= now) => ("bad", "Expired"),
             Some(_) if not_after.is_some() && problem.is_some() => ("warn", "Renewal fails"),
+            Some(status) if not_after.is_some() && status.lease_until > now => {
+                ("busy", "Being renewed")
+            }
+            Some(status) if not_after.is_some() && status.order_at.after(DAY) <= now => {
+                ("warn", "Expires soon")
+            }
             Some(_) if not_after.is_some() => ("ok", "Valid"),
             Some(status) if problem.is_some() && status.lease_until <= now => ("bad", "Failed"),
             Some(_) => ("busy", "Being issued"),
@@ -125,9 +134,10 @@ async fn domains_page(
         let status = certificates
             .iter()
             .find(|it| *it.host.as_str() == domain.name);
+        let is_active = domain.status == DomainStatus::Active;
         DomainRow {
-            certificate: CertificateCell::new(&domain, status, has_tls, now),
-            is_active: domain.status == DomainStatus::Active,
+            certificate: CertificateCell::new(is_active, status, has_tls, now),
+            is_active,
             checked_at: domain.checked_at,
             href: visit.href(&project_path(name, &format!("/domains/{}", domain.id))),
             name: domain.name,
@@ -234,12 +244,13 @@ async fn show_domain(
         .iter()
         .find(|it| *it.host.as_str() == domain.name);
     let has_tls = core.settings.edge_scheme == "https";
+    let is_active = domain.status == DomainStatus::Active;
     let at = |rest: &str| visit.href(&project_path(&name, &format!("/domains/{id}{rest}")));
     render(&DomainPage {
         layout: visit.layout(&domain.name, Section::Projects),
         tabs: ProjectTabs::new(&visit, &detail.project, ProjectTab::Domains),
-        certificate: CertificateCell::new(&domain, status, has_tls, core.now()),
-        is_active: domain.status == DomainStatus::Active,
+        certificate: CertificateCell::new(is_active, status, has_tls, core.now()),
+        is_active,
         url: core.settings.domain_url(&domain.name),
         domains_href: visit.href(&project_path(&name, "/domains")),
         check_href: at("/check"),
@@ -299,4 +310,39 @@ async fn delete_domain(
     domains::delete_domain(&app.core, &visit.scope, domain.id, None).await?;
     let text = format!("{} was deleted", domain.name);
     Ok(visit.done(&text, &project_path(&name, "/domains")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_in_one_of_these_states() {
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let (past, future) = (now.before(3 * DAY), now.after(3 * DAY));
+        let word = |not_after, order_at, lease_until, problem: Option<&str>| {
+            let status = CertificateStatus {
+                host: "shop.example.com".parse().unwrap(),
+                not_after,
+                order_at,
+                lease_until,
+                problem: problem.map(str::to_owned),
+            };
+            CertificateCell::new(true, Some(&status), true, now).text
+        };
+        let failed = Some("the CA refused");
+        assert_eq!(word(None, past, future, None), "Being issued");
+        assert_eq!(word(None, past, future, failed), "Being issued");
+        assert_eq!(word(None, future, past, failed), "Failed");
+        assert_eq!(word(Some(future), future, past, None), "Valid");
+        assert_eq!(word(Some(future), now, past, None), "Valid");
+        assert_eq!(word(Some(future), past, future, None), "Being renewed");
+        assert_eq!(word(Some(future), past, past, None), "Expires soon");
+        assert_eq!(word(Some(future), past, past, failed), "Renewal fails");
+        assert_eq!(word(Some(past), past, past, failed), "Expired");
+        let text = |is_active, has_tls| CertificateCell::new(is_active, None, has_tls, now).text;
+        assert_eq!(text(false, true), "After verification");
+        assert_eq!(text(true, true), "None of its own");
+        assert_eq!(text(true, false), "TLS is off");
+    }
 }

@@ -18,7 +18,7 @@ pub fn routes() -> Router<AppState> {
     Router::new()
         .route("/panel/projects", get(list::list_projects))
         .route(
-            "/panel/projects/new",
+            "/panel/new-project",
             get(new::new_project).post(new::create_project),
         )
         .route("/panel/projects/{project}", get(overview::show_project))

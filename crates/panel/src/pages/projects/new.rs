@@ -83,7 +83,7 @@ async fn page(
     let mut plans: Vec<_> = settings.plans.all().iter().collect();
     plans.sort_by_key(|(_, plan)| (plan.memory_mb, plan.cpus));
     let plans = plans.into_iter().enumerate().map(|(index, (id, plan))| {
-        let memory = format::bytes(plan.memory_mb << 20);
+        let memory = format::memory(plan.memory_mb);
         let cores = if plan.cpus == 1 { "core" } else { "cores" };
         Choice {
             chosen: form.plan == *id || (form.plan.is_empty() && index == 0),

@@ -1,10 +1,11 @@
 //! The audit log of the scope.
 
-use crate::error::PanelError;
+use crate::error::{PanelError, sentence};
 use crate::layout::{Layout, Section};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::render;
 use crate::session::Visit;
+use crate::user_agent;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
@@ -113,7 +114,10 @@ impl EntryRow {
             about: entry.action.about().trim_end_matches('.'),
             name: entry.name,
             subject_path: format!("/panel/audit?subject={}", entry.subject),
-            detail: entry.detail,
+            detail: match entry.action {
+                Action::SignIn if !entry.detail.is_empty() => user_agent::describe(&entry.detail),
+                _ => entry.detail,
+            },
             fields: entry.fields.join(", "),
             who: match by.account {
                 Some(_) => by.email,
@@ -150,11 +154,12 @@ fn action_choices() -> Vec<(String, String)> {
     for action in Action::ALL {
         let kind = action.kind();
         if kind != last {
-            choices.push((kind.to_owned(), format!("{kind}: all")));
+            let label = sentence(kind).replace('.', ": everything");
+            choices.push((kind.to_owned(), label));
             last = kind;
         }
-        let name = action.as_str();
-        choices.push((name.to_owned(), name.replace('.', ": ").replace('_', " ")));
+        let label = action.about().trim_end_matches('.');
+        choices.push((action.as_str().to_owned(), label.to_owned()));
     }
     choices
 }
