@@ -6,13 +6,20 @@
 
 pub mod contexts;
 pub mod credentials;
+pub mod deploy;
+pub mod device_login;
 pub mod error;
+pub mod folder;
 pub mod http;
+pub mod ignore_rules;
 pub mod keyring;
 pub mod server_info;
+pub mod shell;
 pub mod sse;
 pub mod text;
+pub mod upload;
 pub mod url;
+mod websocket;
 pub mod wire;
 
 pub use error::{ClientError, Result};
