@@ -1,9 +1,10 @@
 //! The command line: what can be said, and the help that explains it.
 
+use crate::client::args::{ClientCommand, ServerOptions};
 use crate::config::{DatabaseUrl, Flags, Invalid, Tls, parse_listen};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use estrade_model::time::Lifetime;
 use estrade_model::token_scope::TokenScope;
 use std::ffi::OsStr;
@@ -14,8 +15,8 @@ const EXAMPLES: &str = "\
 Examples:
   estrade serve                              start with no configuration at all
   estrade serve --config /etc/estrade.toml   start with a configuration file
-  estrade config                             show what is in force
-  estrade token create --account admin@localhost
+  estrade login https://cloud.example.com --token -
+  estrade deploy --project my-site           deploy the folder you are in
 
 Every setting is also an environment variable (ESTRADE_PLATFORM_LISTEN) and a key in the
 configuration file (platform.listen). An option wins over the variable, the variable over
@@ -30,6 +31,8 @@ pub struct Cli {
     pub command: Command,
     #[command(flatten)]
     location: Location,
+    #[command(flatten)]
+    pub server: ServerOptions,
     /// Say nothing but results and errors.
     #[arg(long, short, global = true)]
     pub quiet: bool,
@@ -44,6 +47,7 @@ impl Cli {
             Command::Config(args) => &args.listen,
             #[cfg(feature = "server")]
             Command::Account(_) | Command::Token(_) | Command::Openapi(_) => &Listen::default(),
+            Command::Client(_) => &Listen::default(),
         };
         Flags {
             config: self.location.config.clone(),
@@ -56,6 +60,84 @@ impl Cli {
             edge_tls: listen.edge_tls.clone(),
         }
     }
+}
+
+/// Options of the installation, which mean nothing to commands that talk to a server.
+const INSTALLATION_OPTIONS: [&str; 3] = ["config", "data_dir", "database_url"];
+/// Options of the client, which mean nothing to commands of the local installation.
+const SERVER_OPTIONS: [&str; 4] = ["context", "url", "team", "json"];
+/// Commands that work on the local installation; all others talk to a server.
+const LOCAL_COMMANDS: [&str; 5] = ["serve", "config", "account", "token", "openapi"];
+/// Commands that need neither.
+const PLAIN_COMMANDS: [&str; 2] = ["completions", "man"];
+
+/// The definition of the command line, with the help of each command reduced to what it uses.
+pub fn command() -> clap::Command {
+    let mut root = Cli::command();
+    let options: Vec<_> = root.get_arguments().cloned().collect();
+    let names: Vec<_> = root
+        .get_subcommands()
+        .map(|sub| sub.get_name().to_owned())
+        .collect();
+    for name in &names {
+        let is_local = LOCAL_COMMANDS.contains(&name.as_str());
+        let unused: &[&str] = if is_local {
+            &SERVER_OPTIONS
+        } else {
+            &INSTALLATION_OPTIONS
+        };
+        let hidden = options
+            .iter()
+            .filter(|option| unused.contains(&option.get_id().as_str()));
+        let hidden: Vec<_> = hidden.map(|option| option.clone().hide(true)).collect();
+        // A global option that a command defines itself is not propagated to it: this one is, hidden.
+        root = root.mut_subcommand(name, |sub| sub.args(hidden));
+    }
+    let template = help_template(&root);
+    root.help_template(template)
+}
+
+/// The overview, with the two kinds of commands apart.
+fn help_template(root: &clap::Command) -> String {
+    let width = root
+        .get_subcommands()
+        .map(|sub| sub.get_name().len())
+        .max()
+        .unwrap_or_default();
+    let list = |of: &dyn Fn(&str) -> bool| {
+        let lines = root
+            .get_subcommands()
+            .filter(|sub| of(sub.get_name()))
+            .map(|sub| {
+                let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+                format!(
+                    "  {:width$}  {}",
+                    sub.get_name(),
+                    about.trim_end_matches('.')
+                )
+            });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let local = list(&|name| LOCAL_COMMANDS.contains(&name));
+    let plain = list(&|name| PLAIN_COMMANDS.contains(&name));
+    let remote = list(&|name| !LOCAL_COMMANDS.contains(&name) && !PLAIN_COMMANDS.contains(&name));
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\nCommands that talk to a server:\n{remote}\n\n\
+         Commands of the installation on this machine:\n{local}\n\nOther commands:\n{plain}\n\nOptions:\n{{options}}{{after-help}}"
+    )
+}
+
+/// Reads the command line of this process.
+pub fn parse() -> Result<Cli, clap::Error> {
+    parse_from(std::env::args_os())
+}
+
+/// Reads a command line.
+pub fn parse_from<T: Into<std::ffi::OsString> + Clone>(
+    line: impl IntoIterator<Item = T>,
+) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(line)?;
+    Cli::from_arg_matches(&matches)
 }
 
 /// Which installation is meant: the same options for every command.
@@ -142,6 +224,8 @@ Examples:
 Example:
   estrade openapi platform > platform.json")]
     Openapi(OpenapiArgs),
+    #[command(flatten)]
+    Client(ClientCommand),
 }
 
 /// `estrade serve`.
@@ -325,15 +409,14 @@ impl TypedValueParser for DatabaseUrlParser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(line.split_whitespace())
+        parse_from(line.split_whitespace())
     }
 
     #[test]
     fn the_definition_is_sound() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! `main.rs` puts them together; nothing else depends on this crate.
 
 pub mod args;
+pub mod client;
 pub mod commands;
 pub mod config;
 #[cfg(feature = "server")]

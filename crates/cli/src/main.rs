@@ -1,9 +1,9 @@
 //! The `estrade` binary: reads arguments and configuration, and runs one command.
 
-use clap::Parser;
 #[cfg(not(feature = "server"))]
 use client_process::{is_refusal, prepare, run};
-use estrade_cli::args::Cli;
+use estrade_cli::args::{self, Command};
+use estrade_cli::client;
 use estrade_cli::config::{self, Environment};
 use estrade_cli::printer::Printer;
 #[cfg(feature = "server")]
@@ -15,7 +15,7 @@ const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     prepare();
-    let cli = match Cli::try_parse() {
+    let cli = match args::parse() {
         Ok(cli) => cli,
         // Help and version come this way too, with exit code 0.
         Err(error) => {
@@ -24,6 +24,9 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE_ERROR));
         }
     };
+    if let Command::Client(command) = &cli.command {
+        return client::run(command, &cli.server, cli.quiet);
+    }
     let printer = Printer::new(cli.quiet);
     let loaded = match config::load(cli.flags(), &Environment::of_process()) {
         Ok(loaded) => loaded,
@@ -66,8 +69,11 @@ mod client_process {
         config: &Config,
         printer: &Printer,
     ) -> anyhow::Result<ExitCode> {
-        let Command::Config(args) = command;
-        commands::config::run(args, config, printer)
+        match command {
+            Command::Config(args) => commands::config::run(args, config, printer),
+            // It ran before the configuration was read.
+            Command::Client(_) => Ok(ExitCode::SUCCESS),
+        }
     }
 
     pub(crate) fn is_refusal(_: &anyhow::Error) -> bool {

@@ -21,6 +21,11 @@ impl Printer {
         }
     }
 
+    /// Whether only data and errors are printed.
+    pub fn is_quiet(self) -> bool {
+        self.quiet
+    }
+
     /// Prints the result of the command on stdout.
     ///
     /// A reader that went away (`estrade token list | head -1`) has what it wanted: that
@@ -49,9 +54,19 @@ impl Printer {
         }
     }
 
+    /// Asks the person to do something, on stderr; always.
+    pub fn question(&self, text: impl Display) {
+        talk(format_args!("{text}"));
+    }
+
     /// Says why the command failed; always.
     pub fn error(&self, text: impl Display) {
         talk(format_args!("{} {text}", self.label("error:", "1;31")));
+    }
+
+    /// Says what to do about an error; always.
+    pub fn hint(&self, text: impl Display) {
+        talk(format_args!("{} {text}", self.label("hint:", "1;36")));
     }
 
     fn label(self, word: &str, ansi: &str) -> String {
@@ -75,6 +90,16 @@ fn talk(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// Writes bytes to stdout and says whether somebody still reads them: what goes on for ever ends when nobody does.
+pub fn write(bytes: &[u8]) -> io::Result<bool> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        outcome => outcome.map(|()| true),
+    }
+}
+
+/// A reader that went away has what it wanted.
 fn forgive_closed_pipe(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

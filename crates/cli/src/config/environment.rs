@@ -8,11 +8,13 @@ use std::ffi::OsString;
 const PREFIX: &str = "ESTRADE_";
 
 /// Variables that other parts read: not keys of the configuration, and not mistakes.
-const FOREIGN: [&str; 4] = [
+const FOREIGN: [&str; 6] = [
     "ESTRADE_CONFIG",
     "ESTRADE_TOKEN",
     "ESTRADE_URL",
     "ESTRADE_AI_URL",
+    "ESTRADE_AI_KEY",
+    "ESTRADE_KEYRING",
 ];
 
 /// The `ESTRADE_…` variables that are set. An empty one counts as not set, so that

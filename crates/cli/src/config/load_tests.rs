@@ -153,6 +153,7 @@ fn unknown_variables_are_listed_but_not_those_of_other_parts() {
         ("ESTRADE_TOKEN", "x"),
         ("ESTRADE_URL", "x"),
         ("ESTRADE_AI_URL", "x"),
+        ("ESTRADE_KEYRING", "x"),
         ("ESTRADE_CONFIG", "x"),
         ("ESTRADE_TEST_POSTGRES", "x"),
         ("ESTRADE_LOG_LEVEL", "debug"),

@@ -1,0 +1,83 @@
+//! What can be said to the client, and the options that all of its commands take.
+
+use super::{
+    api, chat, completions, context, disks, domains, env, keys, login, logs, projects, releases,
+    teams, tokens, workspaces,
+};
+use clap::{Args, Subcommand};
+
+/// Which server is meant, and how the result is printed.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServerOptions {
+    /// Use this context instead of the current one
+    #[arg(long, value_name = "NAME", global = true, help_heading = "Server")]
+    pub context: Option<String>,
+    /// Talk to this server [env: ESTRADE_URL]; ESTRADE_TOKEN holds the token for it
+    #[arg(
+        long,
+        value_name = "URL",
+        global = true,
+        help_heading = "Server",
+        conflicts_with = "context"
+    )]
+    pub url: Option<String>,
+    /// Act for this team, by id or name
+    #[arg(long, value_name = "TEAM", global = true, help_heading = "Server")]
+    pub team: Option<String>,
+    /// Print the result as one JSON document
+    #[arg(long, global = true, help_heading = "Server")]
+    pub json: bool,
+}
+
+/// The commands that talk to a server.
+#[derive(Debug, Subcommand)]
+pub enum ClientCommand {
+    /// Log in to a server and remember it.
+    Login(login::LoginArgs),
+    /// Forget a server and its token.
+    Logout(login::LogoutArgs),
+    /// Choose between the servers that you are logged in to.
+    #[command(subcommand)]
+    Context(context::ContextCommand),
+    /// Make and manage projects.
+    #[command(subcommand)]
+    Projects(projects::ProjectsCommand),
+    /// Look at releases, cancel them, go back to an earlier one.
+    #[command(subcommand)]
+    Releases(releases::ReleasesCommand),
+    /// Read and set the environment variables of a project.
+    #[command(subcommand)]
+    Env(env::EnvCommand),
+    /// Read what a project writes.
+    Logs(logs::LogsArgs),
+    /// Serve a project under a host name of your own.
+    #[command(subcommand)]
+    Domains(domains::DomainsCommand),
+    /// Manage what a project keeps across releases.
+    #[command(subcommand)]
+    Disks(disks::DisksCommand),
+    /// Make and manage AI keys.
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
+    /// Make and manage workspaces of AI keys.
+    #[command(subcommand)]
+    Workspaces(workspaces::WorkspacesCommand),
+    /// List the models that can be asked.
+    Models,
+    /// Show what a workspace used.
+    Usage(workspaces::UsageArgs),
+    /// Ask a model.
+    Chat(chat::ChatArgs),
+    /// Make and revoke your API tokens.
+    #[command(subcommand)]
+    Tokens(tokens::TokensCommand),
+    /// Make teams and manage their members.
+    #[command(subcommand)]
+    Teams(teams::TeamsCommand),
+    /// Send a request to the API.
+    Api(api::ApiArgs),
+    /// Print the completions of a shell.
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page.
+    Man(completions::ManArgs),
+}

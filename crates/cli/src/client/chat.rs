@@ -1,0 +1,119 @@
+//! `estrade chat`: asks a model and prints its answer while it comes.
+
+use super::input::read_text;
+use super::session::Session;
+use clap::Args;
+use estrade_client::sse::EventParser;
+use estrade_client::text::{Neutralizer, neutralize};
+use estrade_client::url::segment;
+use estrade_client::{Client, ClientError, Result};
+use estrade_model::secret::Secret;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Longest question that is read from standard input.
+const MAX_QUESTION_BYTES: u64 = 1 << 20;
+/// An answer that takes longer is given up.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// `estrade chat`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  export ESTRADE_AI_KEY=$(estrade keys create me --workspace main)
+  estrade chat --model estrade/echo 'Hello!'
+  git diff | estrade chat --model openai/gpt-4o-mini --system 'Review this change.' -")]
+pub struct ChatArgs {
+    /// The question; - reads it from standard input
+    #[arg(required = true)]
+    question: Vec<String>,
+    /// The model, as `estrade models` lists them
+    #[arg(long, short, default_value = "estrade/echo")]
+    model: String,
+    /// What the model is told before the question
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// The workspace, by name or id, when the key has several
+    #[arg(long, short)]
+    workspace: Option<String>,
+}
+
+pub async fn run(args: &ChatArgs, session: &Session<'_>) -> anyhow::Result<()> {
+    let key = std::env::var("ESTRADE_AI_KEY")
+        .ok()
+        .filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| {
+        ClientError::Usage(
+            "models are asked with an AI key: ESTRADE_AI_KEY=$(estrade keys create NAME --workspace main)".to_owned(),
+        )
+    })?;
+    let account = session.ai().await?;
+    let path = match &args.workspace {
+        Some(workspace) => {
+            let id = super::workspaces::find_workspace(&account, workspace).await?;
+            format!("/api/{}/v1/chat/completions", segment(&id)?)
+        }
+        None => "/v1/chat/completions".to_owned(),
+    };
+    // No team: the key says whose it is.
+    let client = Client::new(account.server(), Some(Secret(key)), None)?;
+    let is_streamed = !session.output.is_json();
+    let body = json!({"model": args.model, "messages": messages(args)?, "stream": is_streamed});
+    let request = client
+        .request(Method::POST, &path)
+        .timeout(Some(ANSWER_TIMEOUT))
+        // Each attempt is paid for, and the AI API does not know idempotency keys.
+        .once()
+        .body(&body)?;
+    if !is_streamed {
+        return session.output.document(&request.json::<Value>().await?);
+    }
+    print_answer(request.send().await?).await
+}
+
+fn messages(args: &ChatArgs) -> Result<Vec<Value>> {
+    let question = if args.question == ["-"] {
+        let read = read_text(std::io::stdin(), MAX_QUESTION_BYTES);
+        read.map_err(|error| ClientError::Usage(format!("cannot read the question: {error}")))?
+    } else {
+        args.question.join(" ")
+    };
+    let system = args
+        .system
+        .iter()
+        .map(|text| json!({"role": "system", "content": text}));
+    Ok(system
+        .chain([json!({"role": "user", "content": question})])
+        .collect())
+}
+
+/// Prints the pieces of an answer as they come; control sequences in them are removed, also across pieces.
+async fn print_answer(mut response: reqwest::Response) -> anyhow::Result<()> {
+    let url = response.url().to_string();
+    let (mut parser, mut neutralizer) = (EventParser::default(), Neutralizer::default());
+    let mut is_whole = false;
+    while let Ok(Some(piece)) = response.chunk().await {
+        for event in parser.push(&piece)? {
+            is_whole |= event.data == "[DONE]";
+            let Ok(event) = serde_json::from_str::<Value>(&event.data) else {
+                continue;
+            };
+            if let Some(message) = event["error"]["message"].as_str() {
+                anyhow::bail!("the model failed: {}", neutralize(message));
+            }
+            let choice = &event["choices"][0];
+            is_whole |= choice["finish_reason"].is_string();
+            let text = choice["delta"]["content"].as_str().unwrap_or_default();
+            if !crate::printer::write(neutralizer.push(text).as_bytes())? {
+                return Ok(());
+            }
+        }
+    }
+    crate::printer::write(b"\n")?;
+    if !is_whole {
+        let cause = "the answer broke off".to_owned();
+        return Err(ClientError::Unreachable { url, cause }.into());
+    }
+    Ok(())
+}

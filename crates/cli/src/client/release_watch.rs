@@ -1,0 +1,87 @@
+//! Follows a release: its build log line by line, until its state is final.
+
+use super::output::Output;
+use super::releases::release_path;
+use estrade_client::text::neutralize;
+use estrade_client::url::segment;
+use estrade_client::wire::{BuildLogs, ReleaseBody};
+use estrade_client::{Client, Result};
+use reqwest::Method;
+use serde_json::Value;
+use std::time::Duration;
+
+/// How often the build log is asked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
+/// How long one request waits for the end of the release.
+const WAIT_SECONDS: u64 = 25;
+const ROUND_INTERVAL: Duration = Duration::from_secs(1);
+/// How long its response may take.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(WAIT_SECONDS + 30);
+
+/// Writes the build log to stderr and returns the document of the release when it has ended.
+///
+/// Two requests at once: a long poll for the end, so that it is known at once, and the log.
+pub async fn watch(client: &Client, id: &str, output: &Output) -> Result<Value> {
+    let mut log = BuildLog {
+        client,
+        path: format!("/v2/releases/{}/build-logs", segment(id)?),
+        since: None,
+    };
+    let path = release_path(id)?;
+    let ended = wait_for_end(client, &path);
+    tokio::pin!(ended);
+    let document = loop {
+        tokio::select! {
+            document = &mut ended => break document?,
+            () = tokio::time::sleep(POLL_INTERVAL) => log.print_new(output).await?,
+        }
+    };
+    log.print_new(output).await?;
+    Ok(document)
+}
+
+async fn wait_for_end(client: &Client, path: &str) -> Result<Value> {
+    loop {
+        let request = client
+            .request(Method::GET, path)
+            .timeout(Some(WAIT_TIMEOUT));
+        let document: Value = request
+            .query("wait", "READY")
+            .query("timeout", WAIT_SECONDS)
+            .json()
+            .await?;
+        match serde_json::from_value::<ReleaseBody>(document.clone()) {
+            // A server that shuts down does not wait.
+            Ok(body) if !body.release.is_finished() => tokio::time::sleep(ROUND_INTERVAL).await,
+            _ => return Ok(document),
+        }
+    }
+}
+
+struct BuildLog<'c> {
+    client: &'c Client,
+    path: String,
+    since: Option<String>,
+}
+
+impl BuildLog<'_> {
+    /// Prints the lines that came since the last time.
+    async fn print_new(&mut self, output: &Output) -> Result<()> {
+        loop {
+            let request = self.client.request(Method::GET, &self.path);
+            let logs: BuildLogs = request
+                .maybe_query("since", self.since.as_ref())
+                .json()
+                .await?;
+            let Some(last) = logs.build_output.last() else {
+                return Ok(());
+            };
+            self.since = Some(last.created_at.clone());
+            for line in &logs.build_output {
+                output
+                    .printer
+                    .note(neutralize(line.line.trim_end_matches('\n')));
+            }
+        }
+    }
+}
