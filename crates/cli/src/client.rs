@@ -10,6 +10,7 @@ pub mod browser_login;
 pub mod chat;
 pub mod completions;
 pub mod context;
+pub mod deploy;
 pub mod disks;
 pub mod domains;
 pub mod env;
@@ -21,13 +22,17 @@ pub mod login;
 pub mod logs;
 pub mod open_browser;
 pub mod output;
+pub mod progress;
 pub mod projects;
 pub mod prompt;
+pub mod redeploy;
 pub mod release_watch;
 pub mod releases;
 pub mod selection;
 pub mod session;
+pub mod shell;
 pub mod teams;
+pub mod terminal;
 pub mod tokens;
 pub mod workspaces;
 
@@ -66,9 +71,12 @@ async fn dispatch(
         ClientCommand::Logout(args) => login::log_out(args, &session).await?,
         ClientCommand::Context(command) => context::run(command, &session)?,
         ClientCommand::Projects(command) => projects::run(command, &session).await?,
+        ClientCommand::Deploy(args) if args.watch => return redeploy::run(args, &session).await,
+        ClientCommand::Deploy(args) => return deploy::run(args, &session).await,
         ClientCommand::Releases(command) => return releases::run(command, &session).await,
         ClientCommand::Env(command) => env::run(command, &session).await?,
         ClientCommand::Logs(args) => logs::run(args, &session).await?,
+        ClientCommand::Shell(args) => return shell::run(args, &session).await,
         ClientCommand::Domains(command) => domains::run(command, &session).await?,
         ClientCommand::Disks(command) => disks::run(command, &session).await?,
         ClientCommand::Keys(command) => keys::run(command, &session).await?,

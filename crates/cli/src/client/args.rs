@@ -1,8 +1,8 @@
 //! What can be said to the client, and the options that all of its commands take.
 
 use super::{
-    api, chat, completions, context, disks, domains, env, keys, login, logs, projects, releases,
-    teams, tokens, workspaces,
+    api, chat, completions, context, deploy, disks, domains, env, keys, login, logs, projects,
+    releases, shell, teams, tokens, workspaces,
 };
 use clap::{Args, Subcommand};
 
@@ -42,6 +42,8 @@ pub enum ClientCommand {
     /// Make and manage projects.
     #[command(subcommand)]
     Projects(projects::ProjectsCommand),
+    /// Deploy a folder.
+    Deploy(deploy::DeployArgs),
     /// Look at releases, cancel them, go back to an earlier one.
     #[command(subcommand)]
     Releases(releases::ReleasesCommand),
@@ -50,6 +52,8 @@ pub enum ClientCommand {
     Env(env::EnvCommand),
     /// Read what a project writes.
     Logs(logs::LogsArgs),
+    /// Open a shell in a running instance, or run a command there.
+    Shell(shell::ShellArgs),
     /// Serve a project under a host name of your own.
     #[command(subcommand)]
     Domains(domains::DomainsCommand),
