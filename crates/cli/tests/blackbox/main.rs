@@ -8,6 +8,7 @@
 )]
 
 mod administration;
+mod client;
 mod configuration_document;
 mod containers;
 mod crashes;

@@ -4,6 +4,7 @@ mod engine_kills;
 mod kills;
 mod own_engine;
 mod restore;
+mod shell;
 
 use crate::support::{Home, Server, random, serve_args, text};
 use estrade_testkit::Docker;
