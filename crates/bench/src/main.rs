@@ -10,6 +10,7 @@
 
 mod api;
 mod child;
+mod cli;
 mod containers;
 mod cores;
 mod disk;
@@ -50,6 +51,8 @@ enum Command {
     Gateway(Options),
     /// The panel: the time of its pages with many projects and keys, on both backends.
     Panel(Options),
+    /// The command line client: deploys of folders that the server mostly has, beside b3sum and rsync.
+    Cli(Options),
     /// Projects that run: releases beside the engine alone, the proxy beside nginx, memory.
     Containers(Options),
     /// A provider that streams.
@@ -101,6 +104,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Edge(options) => edge::run(&options),
         Command::Gateway(options) => gateway::run(&options),
         Command::Panel(options) => panel::run(&options),
+        Command::Cli(options) => cli::run(&options),
         Command::Containers(options) => containers::run(&options),
         Command::ServeStream(pace) => gateway::upstream::serve(pace).map(|()| ExitCode::SUCCESS),
         Command::ServeEmpty => reference::serve_empty().map(|()| ExitCode::SUCCESS),

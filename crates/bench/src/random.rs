@@ -1,5 +1,7 @@
 //! Numbers that look random and are the same in every run (SplitMix64).
 
+use std::fmt::Write as _;
+
 /// A sequence of numbers.
 pub(crate) struct Random(u64);
 
@@ -24,5 +26,16 @@ impl Random {
             chunk.copy_from_slice(&self.next().to_le_bytes());
         }
         bytes
+    }
+
+    /// Markup of so many bytes that is worth compressing.
+    pub(crate) fn text(&mut self, size: usize) -> String {
+        let mut text = String::with_capacity(size + 32);
+        while text.len() < size {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "<li class=\"item\">{}</li>", self.next() % 1_000_000);
+        }
+        text.truncate(size);
+        text
     }
 }

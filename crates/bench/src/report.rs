@@ -40,6 +40,7 @@ pub(crate) enum Unit {
     Microseconds,
     Mebibytes,
     Times,
+    Count,
 }
 
 impl Row {
@@ -194,6 +195,7 @@ fn shown(value: f64, unit: Unit) -> String {
         Unit::Microseconds => format!("{value:.2} µs"),
         Unit::Mebibytes => format!("{value:.1} MiB"),
         Unit::Times => format!("{value:.3} ×"),
+        Unit::Count => thousands(value),
     }
 }
 

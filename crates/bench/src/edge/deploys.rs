@@ -9,7 +9,6 @@ use crate::stats::median;
 use crate::suite::Bench;
 use anyhow::{bail, ensure};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 const FILES: usize = 200;
@@ -62,20 +61,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     server.child.stop()
 }
 
-/// Text that is worth compressing and different in every release.
+/// Text that is different in every release.
 fn text(seed: usize, size: usize) -> String {
-    let mut random = Random::new(seed as u64 + 1);
-    let mut text = String::with_capacity(size + 32);
-    while text.len() < size {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "<li class=\"item\">{}</li>",
-            random.next() % 1_000_000
-        );
-    }
-    text.truncate(size);
-    text
+    Random::new(seed as u64 + 1).text(size)
 }
 
 fn whole(server: &Running, number: usize) -> anyhow::Result<f64> {

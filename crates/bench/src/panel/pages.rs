@@ -6,12 +6,19 @@ use super::visitor::{Visitor, link, text};
 /// Without anything of one account in their address.
 const PAGES: &[&str] = &[
     "/panel/projects",
-    "/panel/projects/new",
+    "/panel/projects?q=bench-04",
+    "/panel/projects?q=of-no-project",
+    "/panel/new-project",
     "/panel/workspaces",
     "/panel/keys",
     "/panel/keys/new",
     "/panel/usage",
+    "/panel/usage?by=hour",
+    "/panel/usage?by=week",
+    "/panel/usage?by=month",
+    "/panel/usage?model=estrade%2Fecho",
     "/panel/calls",
+    "/panel/calls?status=500",
     "/panel/playground",
     "/panel/models",
     "/panel/team",
@@ -19,6 +26,8 @@ const PAGES: &[&str] = &[
     "/panel/sessions",
     "/panel/account",
     "/panel/audit",
+    "/panel/audit?action=project.delete",
+    "/panel/audit?action=key",
     "/panel/admin/accounts",
     "/panel/admin/providers",
     "/panel/admin/status",
@@ -53,7 +62,7 @@ pub(super) fn list(visitor: &Visitor, projects: usize) -> anyhow::Result<Vec<Str
 /// A path as a reader of the table knows it.
 pub(super) fn name(path: &str) -> String {
     match path.split_once('?') {
-        Some((path, _)) => format!("{path}, second page"),
-        None => path.to_owned(),
+        Some((path, query)) if query.contains("before=") => format!("{path}, second page"),
+        _ => path.to_owned(),
     }
 }
