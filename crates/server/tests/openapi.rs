@@ -9,14 +9,21 @@
 use std::path::Path;
 use utoipa::openapi::OpenApi;
 
+/// Byte for byte, but for a build with `serde_json/preserve_order` (`cargo test --workspace` without the `--exclude` of
+/// `./test`): the keys of examples have another order there.
+fn is_same(committed: &str, current: &str) -> bool {
+    let map = serde_json::Map::from_iter([("b".to_owned(), 0.into()), ("a".to_owned(), 0.into())]);
+    let is_sorted = map.keys().is_sorted();
+    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    committed == current || (!is_sorted && parse(committed) == parse(current))
+}
+
 fn compare(name: &str, document: &OpenApi) {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/openapi/{name}.json"));
     let current = document.to_pretty_json().unwrap() + "\n";
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    // As values: the order of keys in examples depends on what else is built (`serde_json/preserve_order`).
-    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    if parse(&committed) == parse(&current) {
+    if is_same(&committed, &current) {
         return;
     }
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some_and(|value| value == "1") {
