@@ -13,6 +13,8 @@ pub(crate) struct Activity {
     pub(crate) errors: Vec<String>,
     /// Bytes that came over the network, heads of responses included.
     pub(crate) transferred: u64,
+    /// How many contents were uploaded.
+    pub(crate) uploads: usize,
     /// The status of each document, by its address.
     pub(crate) documents: HashMap<String, u64>,
 }
@@ -38,6 +40,7 @@ impl Activity {
         match event["method"].as_str().unwrap_or_default() {
             "Network.requestWillBeSent" => {
                 let url = text(&parameters["request"]["url"]);
+                self.uploads += usize::from(parameters["request"]["method"] == "PUT");
                 if !is_ours(url) {
                     self.foreign_requests.push(url.to_owned());
                 }

@@ -4,11 +4,12 @@ use crate::activity::Activity;
 use crate::chromedriver::Chromedriver;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use estrade_testkit::{Api, TestApp, eventually_or};
+use estrade_testkit::{Api, TestApp, eventually, eventually_or};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use thirtyfour::common::capabilities::desiredcapabilities::Capabilities;
 use thirtyfour::prelude::*;
@@ -30,6 +31,11 @@ const ARGUMENTS: [&str; 11] = [
 
 /// A setting of Chromium: 2 is "block".
 const JAVASCRIPT: &str = "profile.managed_default_content_settings.javascript";
+
+/// How long a page may take until what it must have is there.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// How often a page that is on its way is looked at.
+const FIND_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether pages may run scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +168,16 @@ impl Browser {
         opened.unwrap_or_else(|error| panic!("{url}: {error}"));
     }
 
+    /// Takes the network away, or gives it back.
+    pub(crate) async fn set_offline(&self, offline: bool) {
+        // -1 is as fast as the machine.
+        let conditions = json!({
+            "offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1,
+        });
+        self.command("Network.emulateNetworkConditions", conditions)
+            .await;
+    }
+
     /// Opens the page again.
     pub(crate) async fn reload(&self) {
         self.driver.refresh().await.expect("the page again");
@@ -218,15 +234,20 @@ impl Browser {
         .await;
     }
 
-    /// The first element of a CSS selector.
+    /// The first element of a CSS selector, once there is one: a page may be on its way.
     pub(crate) async fn find(&self, selector: &str) -> WebElement {
-        let mut found = self.driver.find_all(By::Css(selector)).await;
-        let found = found.as_mut().expect("a selector");
-        if found.is_empty() {
-            let (path, text) = (self.path().await, self.text().await);
-            panic!("no {selector} on {path}: {text}");
+        let started = Instant::now();
+        loop {
+            let found = self.driver.find_all(By::Css(selector)).await;
+            if let Some(first) = found.expect("a selector").into_iter().next() {
+                return first;
+            }
+            if started.elapsed() > LOAD_TIMEOUT {
+                let (path, text) = (self.path().await, self.text().await);
+                panic!("no {selector} on {path}: {text}");
+            }
+            tokio::time::sleep(FIND_INTERVAL).await;
         }
-        found.swap_remove(0)
     }
 
     /// Whether anything matches a CSS selector.
@@ -254,11 +275,25 @@ impl Browser {
         }
     }
 
-    /// Chooses a file of this machine in the field of this name.
-    pub(crate) async fn choose_file(&self, name: &str, file: &Path) {
-        let field = self.find(&format!("[name=\"{name}\"]")).await;
+    /// Chooses a file or a folder of this machine in the first field of a CSS selector.
+    pub(crate) async fn choose_file(&self, selector: &str, file: &Path) {
+        let field = self.find(selector).await;
         let file = file.to_str().expect("a path that is text");
         field.send_keys(file).await.expect("a field for files");
+    }
+
+    /// Sends the form with this number among those of the content, with `text` in every field that shows text: also
+    /// where the page asks for something shorter. Says whether there was such a form.
+    pub(crate) async fn send_form(&self, number: usize, text: &str) -> bool {
+        let sent = self.run(SEND_FORM, vec![json!(number), json!(text)]).await;
+        if sent == false {
+            return false;
+        }
+        eventually("the answer to a form is shown", || async {
+            !self.has("html[data-left]").await
+        })
+        .await;
+        true
     }
 
     /// What the first element of a CSS selector says.
@@ -283,12 +318,16 @@ impl Browser {
             "//*[self::button or self::a or self::summary or self::label][normalize-space()={0} or @aria-label={0}]",
             quoted(text)
         );
-        let all = self.driver.find_all(By::XPath(path)).await.expect("a path");
-        for element in all {
-            if element.is_displayed().await.unwrap_or_default() {
-                let clicked = element.click().await;
-                return clicked.unwrap_or_else(|error| panic!("{text}: {error}"));
+        let started = Instant::now();
+        while started.elapsed() < LOAD_TIMEOUT {
+            let all = self.driver.find_all(By::XPath(path.as_str())).await;
+            for element in all.expect("a path") {
+                if element.is_displayed().await.unwrap_or_default() {
+                    let clicked = element.click().await;
+                    return clicked.unwrap_or_else(|error| panic!("{text}: {error}"));
+                }
             }
+            tokio::time::sleep(FIND_INTERVAL).await;
         }
         panic!(
             "no {text:?} to click on {}: {}",
@@ -354,6 +393,18 @@ impl Browser {
 const CENTRE: &str = "
     const box = document.querySelector(arguments[0]).getBoundingClientRect();
     return [box.x + box.width / 2, box.y + box.height / 2];";
+
+/// Fills and sends a form without asking the checks of its fields. The page that is left has a mark.
+const SEND_FORM: &str = "
+    const texts = 'input:not([type]), input[type=text], input[type=email], input[type=url], input[type=search], textarea';
+    const forms = [...document.querySelectorAll('main form:not([method=dialog], [enctype], [data-playground])')]
+        .filter(form => form.querySelector(texts));
+    const form = forms[arguments[0]];
+    if (!form) return false;
+    for (const field of form.querySelectorAll(texts)) field.value = arguments[1];
+    document.documentElement.dataset.left = '';
+    HTMLFormElement.prototype.submit.call(form);
+    return true;";
 
 /// What fits into a picture; longer pages are cut.
 const MAX_PICTURE_HEIGHT: f64 = 6_000.0;

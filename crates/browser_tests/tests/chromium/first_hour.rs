@@ -2,9 +2,10 @@
 
 use crate::browser::{Browser, Javascript};
 use crate::furnish::PASSWORD;
+use crate::viewer::invite_a_viewer;
 use estrade_service::bootstrap::ADMIN;
 use estrade_service::identity::reset_links::{self, FirstPassword, LinkKind};
-use estrade_testkit::{Backend, TestApp, User, eventually};
+use estrade_testkit::{Backend, TestApp, User, eventually, on_both_backends};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
@@ -15,11 +16,12 @@ use zip::write::SimpleFileOptions;
 
 const PROJECT: &str = "my-site";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_hour() {
-    let app = TestApp::start(Backend::Sqlite).await;
-    take_the_walk(&app, Javascript::On).await;
-    app.finish().await;
+on_both_backends! {
+    the_first_hour;
+}
+
+async fn the_first_hour(app: &TestApp) {
+    take_the_walk(app, Javascript::On).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,6 +40,7 @@ async fn take_the_walk(app: &TestApp, javascript: Javascript) {
     };
     walk.set_password().await;
     walk.make_token().await;
+    walk.approve_login().await;
     walk.make_project().await;
     walk.deploy("one").await;
     walk.see_it_live("one").await;
@@ -50,6 +53,8 @@ async fn take_the_walk(app: &TestApp, javascript: Javascript) {
     walk.see_usage().await;
     walk.disable_key().await;
     walk.call(&key).await.assert(403);
+    invite_a_viewer(app, &walk.browser, javascript, PROJECT).await;
+    walk.see_it_live("one").await;
     walk.browser.finish().await;
 }
 
@@ -109,12 +114,37 @@ impl Walk<'_> {
         self.check("the token").await;
     }
 
+    /// Lets a command line in.
+    async fn approve_login(&self) {
+        let (browser, client) = (&self.browser, self.app.stranger());
+        let begun = client.post("/v1/device/code", &json!({"host": "laptop-7"}));
+        let begun = begun.await.assert(200);
+        browser.open("/panel/tokens").await;
+        browser.click("Log in a command line").await;
+        browser.fill("code", "BBBB-BBBB").await;
+        browser.click("Continue").await;
+        browser.see("No login waits for this code").await;
+        let typed = begun.field("/user_code").to_lowercase();
+        browser.fill("code", &typed).await;
+        browser.click("Continue").await;
+        browser.see("laptop-7").await;
+        browser.see("Only approve what you started yourself").await;
+        browser.click("Approve").await;
+        browser.arrive("/panel/tokens").await;
+        let body = json!({"device_code": begun.field("/device_code")});
+        client.post("/v1/device/token", &body).await.assert(200);
+        browser.open("/panel/tokens").await;
+        browser.see("estrade login on laptop-7").await;
+        self.check("the login of a command line").await;
+    }
+
     async fn make_project(&self) {
         let browser = &self.browser;
         browser.open("/panel/projects").await;
         browser.click("Create a project").await;
         browser.fill("name", "Not A Name").await;
         browser.click("Create project").await;
+        browser.see("May only contain").await;
         assert_eq!(browser.value("name").await, "Not A Name");
         browser.fill("name", PROJECT).await;
         browser.click("Create project").await;
@@ -134,11 +164,18 @@ impl Walk<'_> {
             }
             Javascript::Off => {
                 browser
-                    .choose_file("file", &self.write_archive(version))
+                    .choose_file("[name=file]", &self.write_archive(version))
                     .await;
                 browser.click("Upload and deploy").await;
             }
         }
+        self.wait_for_release().await;
+        self.check("the release").await;
+    }
+
+    /// Waits until a release is open, and is current.
+    async fn wait_for_release(&self) {
+        let browser = &self.browser;
         let releases = format!("/panel/projects/{PROJECT}/releases/");
         eventually("the release is open", || async {
             browser.path().await.starts_with(&releases)
@@ -153,7 +190,6 @@ impl Walk<'_> {
         }
         // With JavaScript the page follows by itself.
         browser.see("Current").await;
-        self.check("the release").await;
     }
 
     fn write_folder(&self, version: &str) -> PathBuf {
@@ -198,7 +234,8 @@ impl Walk<'_> {
         let label = browser.text_of(button).await;
         assert!(label.starts_with("Roll back to "), "{label}");
         browser.click(&label).await;
-        browser.see("Rolling my-site back to").await;
+        self.wait_for_release().await;
+        browser.see("Why\nRoll back").await;
         self.check("the rollback").await;
     }
 
