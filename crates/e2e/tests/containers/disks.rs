@@ -2,6 +2,7 @@
 
 use crate::sources::server;
 use crate::support::{World, eventually};
+use estrade_store::disks::list_unused;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -108,7 +109,11 @@ async fn what_an_older_backup_does_not_know_is_kept_for_a_day() {
         world.docker.containers().is_empty()
     })
     .await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    eventually("the unknown disk is noted", || async {
+        let noted = list_unused(&world.app.core().db).await.unwrap();
+        noted.iter().any(|disk| disk.id == newest)
+    })
+    .await;
     let sweep = |name: &'static str| {
         let world = &world;
         async move {
