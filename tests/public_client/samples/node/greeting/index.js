@@ -1,0 +1,1 @@
+module.exports = 'Hello from a node app';
