@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::thread::sleep;
 use std::time::Duration;
 
 /// What everything of an installation carries.
@@ -175,6 +176,31 @@ impl Docker {
             members.is_some_and(Map::is_empty) && message.contains("has active endpoints")
         };
         !networks.is_empty() && self.left().len() == networks.len() && networks.iter().all(refused)
+    }
+
+    /// Removes its images, as if the installation had been restored onto another engine. An instance that is started
+    /// anew between the removal of its container and that of its image keeps the image: then both are removed again.
+    pub fn lose_images(&self) {
+        for image in self.image_names() {
+            let mut attempts = 0;
+            while !self.lose_image(&image) {
+                attempts += 1;
+                assert!(attempts < 100, "{image} is still in use");
+                sleep(Duration::from_millis(50));
+            }
+        }
+    }
+
+    fn lose_image(&self, image: &str) -> bool {
+        let (_, found) = self.ask("GET", &format!("/images/{image}/json"));
+        for container in self.containers() {
+            if container["ImageID"] == found["Id"] {
+                let path = format!("/containers/{}?force=1", text(&container["Id"]));
+                self.ask("DELETE", &path);
+            }
+        }
+        let (status, _) = self.ask("DELETE", &format!("/images/{image}?force=1"));
+        matches!(status, 200 | 404)
     }
 
     /// Removes everything that it has. Whoever is still at work would make it anew: stop that first.

@@ -13,15 +13,6 @@ async fn serves(world: &World, project: &str) {
     .await;
 }
 
-/// Removes everything from the engine. What was started anew before the images were gone goes as well.
-fn lose_images(world: &World) {
-    world.docker.clean();
-    for container in world.docker.containers() {
-        let path = format!("/containers/{}?force=1", container["Id"].as_str().unwrap());
-        world.docker.ask("DELETE", &path);
-    }
-}
-
 /// An image that nobody has.
 const GONE: &str = "estrade-test/gone:1";
 
@@ -51,7 +42,7 @@ async fn what_was_built_or_fetched_is_made_again() {
         .deploy("uploaded", &json!({ "sourceID": source }))
         .await;
 
-    lose_images(&world);
+    world.docker.lose_images();
     for project in ["fetched", "built", "uploaded"] {
         serves(&world, project).await;
         assert_eq!(world.says(project).await.version, "one");
@@ -83,7 +74,7 @@ async fn a_restart_acts_or_says_why_not() {
     let release = world.releases("shop").await[0]["_id"].clone();
     let set = |image| set_image(&world, &release, image);
     set(GONE).await;
-    lose_images(&world);
+    world.docker.lose_images();
     let failed = || async {
         let releases = world.releases("shop").await;
         releases.len() == 2 && releases[0]["state"] == "FAILED"
@@ -106,7 +97,7 @@ async fn attempts_end_and_the_project_says_so() {
     world.serve("shop").await;
     let release = world.releases("shop").await[0]["_id"].clone();
     set_image(&world, &release, GONE).await;
-    lose_images(&world);
+    world.docker.lose_images();
     let given_up = || async {
         let project = world.project("shop").await;
         let reason = project["failReason"].as_str().unwrap_or_default();
