@@ -286,7 +286,8 @@ fn suggest_name(root: &Path) -> String {
     name.trim_matches('-').chars().take(50).collect()
 }
 
-/// Remembers where the folder belongs, unless it says so itself.
+/// Remembers where the folder belongs, unless it says so itself. `--project` counts for a folder that was not deployed
+/// before; later it means this one time.
 fn remember(
     args: &DeployArgs,
     file: &ProjectFile,
@@ -294,11 +295,14 @@ fn remember(
     root: &Path,
     project: &str,
 ) -> Result<()> {
-    let is_said = args.project.is_some() || file.project.is_some();
     let Ok(store) = session.store() else {
         return Ok(());
     };
-    if is_said || remembered(session, root)?.as_deref() == Some(project) {
+    let is_known = match remembered(session, root)? {
+        Some(before) => args.project.is_some() || before == project,
+        None => file.project.is_some(),
+    };
+    if is_known {
         return Ok(());
     }
     store.change(|contexts| {

@@ -20,6 +20,7 @@ pub async fn run(args: &DeployArgs, session: &Session<'_>) -> anyhow::Result<Exi
     }
     let client = session.client().await?;
     let printer = &session.output.printer;
+    let mut is_first = true;
     loop {
         let deployed = tokio::select! {
             deployed = list(args.path()) => deployed?,
@@ -28,16 +29,23 @@ pub async fn run(args: &DeployArgs, session: &Session<'_>) -> anyhow::Result<Exi
         match deploy_once(args, session, &client).await {
             Ok(Outcome::Interrupted(code)) => return Ok(code),
             Ok(Outcome::Ended(_)) => {}
+            // No change of a file gives what the command line lacks.
+            Err(error) if is_first && is_usage(&error) => return Err(error),
             Err(error) => {
                 failure::report(&error, printer);
             }
         }
+        is_first = false;
         printer.note("waiting for changes; Ctrl-C ends it");
         tokio::select! {
             () = wait_for_change(args.path(), deployed) => {}
             _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(failure::INTERRUPTED)),
         }
     }
+}
+
+fn is_usage(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ClientError::Usage(_)))
 }
 
 /// Ends when the folder differs from what was deployed and has not changed for one interval: a build that writes its

@@ -103,14 +103,32 @@ fn the_project_file_names_the_project() {
         "static"
     );
     write_files(person.home.path(), &[("other/index.html", "x")]);
-    person
-        .run(&["deploy", "other"])
-        .assert(2)
-        .assert_says("which project?");
+    for arguments in [&["deploy", "other"][..], &["deploy", "other", "--watch"]] {
+        person
+            .run(arguments)
+            .assert(2)
+            .assert_says("which project?");
+    }
     person
         .run(&["deploy", "nowhere", "-p", "named"])
         .assert(1)
         .assert_says("nowhere: ");
+    person.server.stop();
+}
+
+#[test]
+fn a_folder_belongs_to_the_project_that_it_was_first_deployed_to() {
+    let person = Person::logged_in();
+    write_files(person.home.path(), &[("site/index.html", "x")]);
+    let deploy = |arguments: &[&str]| {
+        let ran = person.run(&[&["deploy", "site"], arguments].concat());
+        ran.assert(0).stdout.clone()
+    };
+    let first = deploy(&["--project", "first", "--create"]);
+    assert_eq!(deploy(&[]), first);
+    let second = deploy(&["--project", "second", "--create"]);
+    assert_ne!(second, first);
+    assert_eq!(deploy(&[]), first);
     person.server.stop();
 }
 
