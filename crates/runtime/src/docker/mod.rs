@@ -29,6 +29,7 @@ mod pulls;
 mod resolvers;
 mod runtime;
 mod shell;
+mod shell_pid;
 mod stats;
 mod transport;
 mod volumes;

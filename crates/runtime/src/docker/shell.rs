@@ -5,10 +5,10 @@
 //! is the same: what was started for somebody ends with them.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY};
+use crate::docker::shell_pid;
 use crate::error::Error;
 use crate::exec::{Shell, ShellProcess, ShellSpec};
 use crate::instance::InstanceId;
-use crate::output_frames::{HEADER_BYTES, build_header, parse_header};
 use crate::runtime::Call;
 use bollard::body_full;
 use bollard::models::ExecConfig;
@@ -23,21 +23,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-const WHAT: &str = "opening a shell in an instance";
+pub(super) const WHAT: &str = "opening a shell in an instance";
 /// Tells its process id and becomes the command.
-const PROLOGUE: &str = r#"echo "$$"; exec "$@""#;
+const TERMINAL_PROLOGUE: &str = r#"echo "$$"; exec "$@""#;
+/// The same without a terminal, where the command begins only when the process id was read: the engine copies standard
+/// output and error on its own, so what the command writes could overtake it. `sh` takes no more than the line.
+const STREAMS_PROLOGUE: &str = r#"echo "$$"; read -r _; exec "$@""#;
 /// Hangs up, and insists. The command leads a group, whose others no terminal would tell.
 const HANG_UP: &str = r#"
 send() { kill -s "$1" -- "-$2" 2>/dev/null || kill -s "$1" "$2"; }
 send HUP "$0" && sleep 1 && send KILL "$0""#;
-/// Longest line that may come before the shell.
-const MAX_FIRST_LINE: usize = 500;
-/// Most that is read of the frame with the process id.
-const MAX_FIRST_FRAME: usize = 1024;
 /// How often to look whether a shell that cannot be resized has ended.
 const MAX_EXIT_POLLS: u32 = 10;
 /// How long hanging up may take.
@@ -47,7 +46,7 @@ const HANG_UP_TIMEOUT: Duration = Duration::from_secs(10);
 struct DockerTerminal {
     stream: TokioIo<Upgraded>,
     /// What comes before the stream: it was read together with the process id.
-    first: Cursor<Vec<u8>>,
+    earlier: Cursor<Vec<u8>>,
     process: DockerProcess,
     /// The process in the container.
     pid: u32,
@@ -65,7 +64,13 @@ struct DockerProcess {
 impl Engine {
     /// Opens a shell in a running instance. The image must have `sh`.
     pub async fn open_shell(&self, id: &InstanceId, spec: &ShellSpec) -> Result<Shell, Error> {
-        let prologue = ["sh", "-c", PROLOGUE, "sh"].map(str::to_owned);
+        let has_terminal = spec.terminal.is_some();
+        let prologue = if has_terminal {
+            TERMINAL_PROLOGUE
+        } else {
+            STREAMS_PROLOGUE
+        };
+        let prologue = ["sh", "-c", prologue, "sh"].map(str::to_owned);
         let config = ExecConfig {
             cmd: Some(
                 prologue
@@ -77,7 +82,7 @@ impl Engine {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            tty: Some(spec.terminal.is_some()),
+            tty: Some(has_terminal),
             ..Default::default()
         };
         let exec = self
@@ -85,17 +90,18 @@ impl Engine {
             .await?
             .id;
         let opening = async {
-            let has_terminal = spec.terminal.is_some();
             let mut stream = self.attach(&exec, has_terminal).await?;
-            let (pid, first) = if has_terminal {
-                (first_line(&mut stream).await?, Vec::new())
-            } else {
-                first_frame(&mut stream).await?
-            };
-            Ok((stream, pid, first))
+            if has_terminal {
+                let pid = shell_pid::read_line(&mut stream).await?;
+                return Ok((stream, pid, Vec::new()));
+            }
+            let (pid, earlier) = shell_pid::read_frames(&mut stream).await?;
+            let begin = stream.write_all(b"\n").await;
+            begin.map_err(|error| Error::broken(WHAT, error))?;
+            Ok((stream, pid, earlier))
         };
         let opened = timeout(QUICK_TIMEOUT, opening).await;
-        let (stream, pid, first) = opened.unwrap_or(Err(Error::TimedOut(WHAT)))?;
+        let (stream, pid, earlier) = opened.unwrap_or(Err(Error::TimedOut(WHAT)))?;
         let process = DockerProcess {
             engine: self.clone(),
             instance: id.clone(),
@@ -103,7 +109,7 @@ impl Engine {
         };
         let terminal = DockerTerminal {
             stream,
-            first: Cursor::new(first),
+            earlier: Cursor::new(earlier),
             process: process.clone(),
             pid,
             runtime: Handle::current(),
@@ -129,58 +135,6 @@ impl Engine {
             upgraded.map_err(|error| Error::broken(WHAT, error))?,
         ))
     }
-}
-
-/// The process id that the shell tells first, or why there is no shell.
-async fn first_line(terminal: &mut TokioIo<Upgraded>) -> Result<u32, Error> {
-    let mut line = Vec::new();
-    // Byte by byte: what follows the line is for the one at the terminal.
-    loop {
-        let byte = terminal.read_u8().await;
-        match byte {
-            Ok(b'\n') => break,
-            Ok(byte) if line.len() < MAX_FIRST_LINE => line.push(byte),
-            Ok(_) | Err(_) => break,
-        }
-    }
-    parse_pid(&line)
-}
-
-/// The same without a terminal, where the line comes in a frame. What follows it in there stays a frame.
-async fn first_frame(stream: &mut TokioIo<Upgraded>) -> Result<(u32, Vec<u8>), Error> {
-    let mut header = [0; HEADER_BYTES];
-    let read = stream.read_exact(&mut header).await;
-    read.map_err(|error| Error::broken(WHAT, error))?;
-    let Some((kind, length)) = parse_header(header) else {
-        // The engine says why there is none, without a header.
-        let mut text = header.to_vec();
-        let mut rest = stream.take(MAX_FIRST_LINE as u64);
-        let read = rest.read_to_end(&mut text).await;
-        read.map_err(|error| Error::broken(WHAT, error))?;
-        return parse_pid(&text).map(|pid| (pid, Vec::new()));
-    };
-    let mut bytes = vec![0; length.min(MAX_FIRST_FRAME)];
-    let read = stream.read_exact(&mut bytes).await;
-    read.map_err(|error| Error::broken(WHAT, error))?;
-    let end = bytes.iter().position(|byte| *byte == b'\n');
-    let end = end.unwrap_or(bytes.len());
-    let pid = parse_pid(&bytes[..end])?;
-    let left = length.saturating_sub(end + 1);
-    if left == 0 {
-        return Ok((pid, Vec::new()));
-    }
-    let mut first = build_header(kind, left).to_vec();
-    first.extend_from_slice(&bytes[end + 1..]);
-    Ok((pid, first))
-}
-
-fn parse_pid(line: &[u8]) -> Result<u32, Error> {
-    let line = String::from_utf8_lossy(line);
-    line.trim().parse().map_err(|_| Error::Refused {
-        what: WHAT,
-        status: 0,
-        message: line.trim().to_owned(),
-    })
 }
 
 impl ShellProcess for DockerProcess {
@@ -255,7 +209,7 @@ impl AsyncRead for DockerTerminal {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let begun = buffer.filled().len();
-        if let Poll::Ready(Err(error)) = Pin::new(&mut self.first).poll_read(context, buffer) {
+        if let Poll::Ready(Err(error)) = Pin::new(&mut self.earlier).poll_read(context, buffer) {
             return Poll::Ready(Err(error));
         }
         if buffer.filled().len() > begun {
