@@ -171,11 +171,27 @@ impl Disks {
             program("losetup", &["--set-capacity", device.trim()], &[])?;
             program("resize2fs", &[], &[Path::new(device.trim())])?;
         } else {
+            Self::check_detached(&file)?;
             // Demanded before a resize. It puts back `lost+found`, which is taken away at every mount: 1 is success.
             program_ending_in(&[0, 1], "e2fsck", &["-f", "-p"], &[&file])?;
             program("resize2fs", &[], &[&file])?;
         }
         fs::remove_file(&unfinished)
+    }
+
+    /// A file system that was unmounted here may live on in the mount namespace of a container that was starting then,
+    /// until that container ends. Resized below it, the next mount would get the old one, with the old size.
+    fn check_detached(file: &Path) -> io::Result<()> {
+        let path = file.to_string_lossy();
+        let list = ["--noheadings", "--output", "NAME", "--associated", &path];
+        let attached = program("losetup", &list, &[])?;
+        if attached.trim().is_empty() {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            format!("the disk is still attached to {}", attached.trim()),
+        ))
     }
 
     fn remove_now(&self, name: &str) -> io::Result<()> {

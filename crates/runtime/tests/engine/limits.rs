@@ -1,9 +1,10 @@
 //! Limits hold, whatever runs inside.
 
-use crate::support::{MIB, World, stranger};
+use crate::support::{MIB, World, eventually, stranger};
 use bollard::query_parameters::RemoveVolumeOptions;
 use estrade_runtime::{EventKind, InstanceState, Mount, Tmpfs, VolumeKey};
 use futures_util::StreamExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -266,6 +267,12 @@ except OSError as error: print(n, error.strerror)";
             .find(|path| path.is_dir())
     };
     rustix::mount::unmount(mounted().unwrap(), rustix::mount::UnmountFlags::empty()).unwrap();
+    // Containers of other tests that are starting just now keep it mounted for a moment more.
+    let is_attached = || {
+        let list = Command::new("losetup").arg("--list").output().unwrap();
+        String::from_utf8_lossy(&list.stdout).contains(directory.path().to_str().unwrap())
+    };
+    eventually("it is detached", || async { !is_attached() }).await;
     // It has become larger meanwhile, and never becomes smaller.
     for size in [96 * MIB, 32 * MIB] {
         engine.ensure_volume(&key, size).await.unwrap();
