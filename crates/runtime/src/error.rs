@@ -5,30 +5,29 @@ use std::io;
 /// Why a call to the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing listens there.
-    #[error(
-        "no Docker Engine answers at {host}: install one (Debian and Ubuntu: `apt install docker.io`) and start it, or set `docker.host`"
-    )]
+    /// Nothing listens where the engine should be.
+    #[error("{message}")]
     NoEngine {
-        /// Where it was looked for.
-        host: String,
+        /// Where it was expected, and what to do about it.
+        message: String,
         /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// There is a socket, but not for us.
-    #[error(
-        "the Docker Engine at {host} may not be used by this user: add it to the group `docker`, or run as root"
-    )]
-    NoPermission { host: String },
-    /// The engine and this crate have no version of the API in common.
-    #[error("this Docker Engine speaks API {0}; versions from 1.41 (Docker 20.10) are supported")]
+    /// The engine is there, but not for us.
+    #[error("{message}")]
+    NoPermission {
+        /// What to do about it.
+        message: String,
+    },
+    /// The engine and this crate have no version of the API in common; which ones there are.
+    #[error("{0}")]
     Version(String),
     /// It did not respond in time.
-    #[error("the Docker Engine did not answer in time: {0}")]
+    #[error("the container engine did not respond in time: {0}")]
     TimedOut(&'static str),
     /// It closed the connection during the call, or its response was malformed.
-    #[error("the Docker Engine broke off: {what}")]
+    #[error("the container engine broke off: {what}")]
     Broken {
         /// What was being done.
         what: &'static str,
@@ -87,7 +86,7 @@ impl Error {
     }
 
     /// The error for a response with an error status.
-    pub(crate) fn answer(what: &'static str, status: u16, message: String) -> Self {
+    pub(crate) fn from_status(what: &'static str, status: u16, message: String) -> Self {
         match status {
             404 => Self::NotFound { what, message },
             409 => Self::Conflict { what, message },

@@ -54,7 +54,7 @@ pub(crate) async fn wait_until_ready<R: Runtime + ?Sized>(
 ) -> Result<(), Unhealthy> {
     let begin = Instant::now();
     let (deadline, mut pause) = (begin + limit, MIN_RETRY_DELAY);
-    let mut last = Unhealthy("no answer in time".to_owned());
+    let mut last = Unhealthy("no response in time".to_owned());
     loop {
         let started = Instant::now();
         match timeout_at(deadline, attempt(runtime, instance, probe)).await {
@@ -86,20 +86,20 @@ async fn attempt<R: Runtime + ?Sized>(
     let attempt = async {
         match probe {
             Probe::Tcp => connect(address?).await.map(drop),
-            Probe::Http { path, host } => ask(address?, path, host).await,
-            Probe::Command(command) => ask_command(runtime, instance, command).await,
+            Probe::Http { path, host } => send_request(address?, path, host).await,
+            Probe::Command(command) => run_command(runtime, instance, command).await,
         }
     };
     let attempt = timeout(ATTEMPT_TIMEOUT, attempt).await;
     attempt.unwrap_or_else(|_| {
         Err(Unhealthy(format!(
-            "no answer within {} s",
+            "no response within {} s",
             ATTEMPT_TIMEOUT.as_secs()
         )))
     })
 }
 
-async fn ask_command<R: Runtime + ?Sized>(
+async fn run_command<R: Runtime + ?Sized>(
     runtime: &R,
     instance: &Instance,
     command: &[String],
@@ -110,9 +110,9 @@ async fn ask_command<R: Runtime + ?Sized>(
     {
         Ok(end) if end.code == 0 => Ok(()),
         Ok(end) => {
-            let said = end.output.lines().next().unwrap_or_default();
+            let first_line = end.output.lines().next().unwrap_or_default();
             Err(Unhealthy(format!(
-                "the command ended with {}: {said}",
+                "the command ended with {}: {first_line}",
                 end.code
             )))
         }
@@ -134,7 +134,7 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Unhealthy> {
     })
 }
 
-async fn ask(address: SocketAddr, path: &str, host: &str) -> Result<(), Unhealthy> {
+async fn send_request(address: SocketAddr, path: &str, host: &str) -> Result<(), Unhealthy> {
     let unhealthy = |error: hyper::Error| Unhealthy(format!("GET {path}: {error}"));
     let request = Request::get(path)
         .header(HOST, host)
@@ -198,15 +198,15 @@ mod tests {
             .unwrap()
     }
 
-    /// Answers every connection in turn with one of these.
-    async fn serve(address: SocketAddr, answers: Vec<&'static str>) {
+    /// Responds to every connection in turn with one of these.
+    async fn serve(address: SocketAddr, responses: Vec<&'static str>) {
         let listener = TcpListener::bind(address).await.unwrap();
-        for answer in answers {
+        for response in responses {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = [0; 1024];
             let read = stream.read(&mut head).await.unwrap();
             assert!(head[..read].starts_with(b"GET /up?x=1 HTTP/1.1\r\nhost: app.test\r\n"));
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.write_all(response.as_bytes()).await.unwrap();
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
     #[tokio::test]
     async fn http_waits_for_a_good_status() {
         let address = free_address().await;
-        let answers = vec![
+        let responses = vec![
             "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n",
             "nonsense",
             "HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n",
@@ -240,7 +240,7 @@ mod tests {
         };
         let (engine, instance) = (engine(), instance(address));
         let waiting = engine.wait_until_ready(&instance, &probe, Duration::from_secs(20));
-        let ((), ready) = tokio::join!(serve(address, answers), waiting);
+        let ((), ready) = tokio::join!(serve(address, responses), waiting);
         ready.unwrap();
     }
 

@@ -8,8 +8,8 @@ use estrade_model::Timestamp;
 use estrade_model::built_image::{BASES, without_registry};
 use estrade_model::image_ref::ImageRef;
 
-/// A name of ours.
-struct Noted {
+/// A tag of ours on an image that builds have used as their base.
+struct BaseTag {
     tag: ImageRef,
     seconds: i64,
     mark: String,
@@ -24,15 +24,15 @@ impl Engine {
         now: Timestamp,
     ) -> Result<(), Error> {
         let mark = mark(name.as_str());
-        let mut noted = self.noted_bases().await?;
-        noted.retain(|it| it.mark == mark);
-        if noted.is_empty() && !fetched {
+        let mut tags = self.base_tags().await?;
+        tags.retain(|it| it.mark == mark);
+        if tags.is_empty() && !fetched {
             return Ok(());
         }
         let tag = format!("{}:{}-{mark}", self.repository(BASES), now.seconds());
         let tag = ImageRef::trusted(tag);
         self.tag_as(name.as_str(), &tag).await?;
-        for old in noted.into_iter().filter(|it| it.tag != tag) {
+        for old in tags.into_iter().filter(|it| it.tag != tag) {
             self.untag(&old.tag).await?;
         }
         Ok(())
@@ -40,11 +40,11 @@ impl Engine {
 
     /// Removes images that were pulled as bases of builds and have not been used since then.
     pub async fn prune_bases(&self, used_before: Timestamp) -> Result<(), Error> {
-        for noted in self.noted_bases().await? {
-            if noted.seconds >= used_before.seconds() {
+        for base in self.base_tags().await? {
+            if base.seconds >= used_before.seconds() {
                 continue;
             }
-            let inspected = self.docker.inspect_image(noted.tag.as_str());
+            let inspected = self.docker.inspect_image(base.tag.as_str());
             let found = self
                 .call("looking at an image", QUICK_TIMEOUT, inspected)
                 .await;
@@ -53,8 +53,8 @@ impl Engine {
                 Err(Error::NotFound { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let own = names.flatten().filter(|name| mark(name) == noted.mark);
-            for name in own.map(ImageRef::trusted).chain([noted.tag]) {
+            let own = names.flatten().filter(|name| mark(name) == base.mark);
+            for name in own.map(ImageRef::trusted).chain([base.tag]) {
                 match self.remove(&name).await {
                     // Something that runs or was built stands on it, or is being built.
                     Ok(()) | Err(Error::Conflict { .. }) => {}
@@ -65,12 +65,12 @@ impl Engine {
         Ok(())
     }
 
-    async fn noted_bases(&self) -> Result<Vec<Noted>, Error> {
+    async fn base_tags(&self) -> Result<Vec<BaseTag>, Error> {
         let listed = self.list_images(BASES).await?;
         let tags = listed.into_iter().flat_map(|summary| summary.repo_tags);
         let read = |tag: String| {
             let (seconds, mark) = tag.rsplit_once(':')?.1.split_once('-')?;
-            Some(Noted {
+            Some(BaseTag {
                 seconds: seconds.parse().ok()?,
                 mark: mark.to_owned(),
                 tag: ImageRef::trusted(tag),

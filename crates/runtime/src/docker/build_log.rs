@@ -130,10 +130,10 @@ impl BuildLog {
         if let Some(status) = raw.status {
             self.text(&format!("{status}\n"), messages);
         }
-        let (code, said) = raw
+        let (code, message) = raw
             .error_detail
             .map_or((None, None), |detail| (detail.code, detail.message));
-        if let Some(message) = said.or(raw.error) {
+        if let Some(message) = message.or(raw.error) {
             messages.push(Ok(Message::Failed {
                 code: code.filter(|code| *code != 0),
                 message: self.mask(&message),
@@ -185,7 +185,7 @@ fn uncoloured(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    const ANSWER: &str = r#"{"stream":"Step 1/3 : FROM base AS one"}
+    const OUTPUT: &str = r#"{"stream":"Step 1/3 : FROM base AS one"}
 {"stream":"\n"}
 {"stream":" ---> 00000000000a\n"}
 {"stream":"Step 2/3 : RUN echo $T"}
@@ -202,10 +202,10 @@ mod tests {
 "#;
 
     #[test]
-    fn an_answer_is_read_however_it_is_cut() {
+    fn output_is_read_however_it_is_cut() {
         for size in [1, 7, 64, 10_000] {
             let mut log = BuildLog::new(&[Secret("hunter22".into())]);
-            let parts = ANSWER.as_bytes().chunks(size);
+            let parts = OUTPUT.as_bytes().chunks(size);
             let messages: Vec<_> = parts
                 .flat_map(|part| log.read(part))
                 .map(Result::unwrap)

@@ -131,7 +131,7 @@ impl Engine {
             let query = query.map_err(|error| Error::broken(WHAT, error))?;
             if query.len() > MAX_QUERY {
                 let message = "the build arguments are too long".to_owned();
-                return Err(Error::answer(WHAT, 400, message));
+                return Err(Error::from_status(WHAT, 400, message));
             }
             let request = Request::post(format!("/build?{query}"))
                 .header(CONTENT_TYPE, "application/x-tar")
@@ -198,8 +198,8 @@ impl DockerBuild {
                 State::Ended(_) => return None,
                 State::Sending(sending) => {
                     self.state = match timeout_at(self.deadline, sending).await {
-                        Ok(Ok((answer, building))) => State::Reading {
-                            body: answer.into_body(),
+                        Ok(Ok((response, building))) => State::Reading {
+                            body: response.into_body(),
                             _building: building,
                         },
                         Ok(Err(error)) => State::Ended(Err(self.blame(error))),
@@ -265,7 +265,7 @@ impl DockerBuild {
     /// The response has ended without an error: then it contained the image's id.
     fn end(&mut self) -> Result<ImageRef, BuildError> {
         let image = self.log.image().and_then(|id| id.parse().ok());
-        image.ok_or_else(|| Error::broken(WHAT, "the answer ended without an image").into())
+        image.ok_or_else(|| Error::broken(WHAT, "the response ended without an image").into())
     }
 
     /// What is behind an error of the engine.

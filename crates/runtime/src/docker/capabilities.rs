@@ -17,7 +17,7 @@ pub(crate) struct Capabilities {
 impl Engine {
     /// Whether to request disk quotas.
     pub(crate) async fn has_quota(&self) -> Result<bool, Error> {
-        self.ask_abilities().await?;
+        self.fetch_cpus().await?;
         Ok(self.capabilities.quota.load(Ordering::Relaxed))
     }
 
@@ -28,11 +28,11 @@ impl Engine {
 
     /// The most CPU time that the engine takes as a limit: it refuses more than there is.
     pub(crate) async fn most_nano_cpus(&self) -> Result<u64, Error> {
-        let cpus = self.ask_abilities().await?;
+        let cpus = self.fetch_cpus().await?;
         Ok(cpus.saturating_mul(1_000_000_000))
     }
 
-    async fn ask_abilities(&self) -> Result<u64, Error> {
+    async fn fetch_cpus(&self) -> Result<u64, Error> {
         let known = self.capabilities.cpus.load(Ordering::Relaxed);
         if known > 0 {
             return Ok(known);

@@ -248,6 +248,6 @@ fn program_ending_in(
     {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{name}: {}", said.trim())))
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{name}: {}", message.trim())))
 }

@@ -153,8 +153,8 @@ impl Engine {
             let body = body_of(what, self.send(what, request).await?).await?;
             serde_json::from_slice(&body).map_err(|error| Error::broken(what, error))
         };
-        let answer = timeout(limit, reading).await;
-        answer.unwrap_or(Err(Error::TimedOut(what)))
+        let response = timeout(limit, reading).await;
+        response.unwrap_or(Err(Error::TimedOut(what)))
     }
 
     /// Sends a request that bollard does not support; a response with an error status is an error.
@@ -167,17 +167,17 @@ impl Engine {
         struct Refusal {
             message: String,
         }
-        let answer = self.transport.send(request).await?;
-        let status = answer.status();
+        let response = self.transport.send(request).await?;
+        let status = response.status();
         if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(answer);
+            return Ok(response);
         }
-        let body = body_of(what, answer).await?;
+        let body = body_of(what, response).await?;
         let message = match serde_json::from_slice::<Refusal>(&body) {
             Ok(refusal) => refusal.message,
             Err(_) => String::from_utf8_lossy(&body).into_owned(),
         };
-        Err(Error::answer(what, status.as_u16(), message))
+        Err(Error::from_status(what, status.as_u16(), message))
     }
 
     /// One call, with its time limit and with errors in our words.
@@ -188,7 +188,7 @@ impl Engine {
         call: impl Future<Output = Result<T, bollard::errors::Error>>,
     ) -> Result<T, Error> {
         match timeout(limit, call).await {
-            Ok(answer) => answer.map_err(|error| Error::from_bollard(what, error)),
+            Ok(response) => response.map_err(|error| Error::from_bollard(what, error)),
             Err(_) => Err(Error::TimedOut(what)),
         }
     }

@@ -9,8 +9,8 @@ impl Error {
             E::DockerResponseServerError {
                 status_code,
                 message,
-            } => Self::answer(what, status_code, message),
-            E::DockerStreamError { error } => Self::answer(what, 0, error),
+            } => Self::from_status(what, status_code, message),
+            E::DockerStreamError { error } => Self::from_status(what, 0, error),
             E::RequestTimeoutError => Self::TimedOut(what),
             // Our own transport's words, on their way through bollard.
             E::IOError { err } => match err.downcast::<Self>() {

@@ -272,8 +272,8 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Firew
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(FirewallError(format!("{program}: {}", said.trim())))
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(FirewallError(format!("{program}: {}", message.trim())))
 }
 
 #[cfg(test)]

@@ -209,10 +209,10 @@ impl Engine {
 
     /// Waits until an instance does not run any more, however long that takes. None: it is gone.
     pub async fn wait_for_exit(&self, id: &InstanceId) -> Result<Option<Instance>, Error> {
-        let mut answers = self
+        let mut responses = self
             .docker
             .wait_container(&id.0, None::<WaitContainerOptions>);
-        match answers.next().await {
+        match responses.next().await {
             // bollard takes a code that is not 0 as an error.
             None | Some(Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. })) => {}
             Some(Err(error)) => match Error::from_bollard("waiting for an instance", error) {

@@ -129,8 +129,8 @@ impl Engine {
             .header(UPGRADE, "tcp")
             .body(body_full(Bytes::from(start)))
             .map_err(|error| Error::broken(WHAT, error))?;
-        let answer = self.send(WHAT, request).await?;
-        let upgraded = hyper::upgrade::on(answer).await;
+        let response = self.send(WHAT, request).await?;
+        let upgraded = hyper::upgrade::on(response).await;
         Ok(TokioIo::new(
             upgraded.map_err(|error| Error::broken(WHAT, error))?,
         ))

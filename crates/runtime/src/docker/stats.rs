@@ -16,12 +16,12 @@ impl Engine {
             stream: false,
             one_shot: true,
         };
-        let mut answers = self.docker.stats(&id.0, Some(options));
+        let mut responses = self.docker.stats(&id.0, Some(options));
         match self
-            .call("measuring an instance", QUICK_TIMEOUT, answers.try_next())
+            .call("measuring an instance", QUICK_TIMEOUT, responses.try_next())
             .await
         {
-            Ok(answer) => Ok(answer.and_then(read)),
+            Ok(response) => Ok(response.and_then(read)),
             Err(Error::NotFound { .. } | Error::Conflict { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -29,21 +29,21 @@ impl Engine {
 }
 
 /// None for an instance that does not run, whose response has no numbers.
-fn read(answer: models::ContainerStatsResponse) -> Option<Stats> {
-    let memory = answer.memory_stats?;
+fn read(response: models::ContainerStatsResponse) -> Option<Stats> {
+    let memory = response.memory_stats?;
     let kept = memory.stats.unwrap_or_default();
     // The first is the name with version 1 of control groups, the second with version 2.
     let files = ["total_inactive_file", "inactive_file"]
         .iter()
         .find_map(|name| kept.get(*name));
-    let networks = answer.networks.unwrap_or_default();
+    let networks = response.networks.unwrap_or_default();
     let sum = |bytes: fn(&models::ContainerNetworkStats) -> Option<u64>| {
         networks.values().filter_map(bytes).sum()
     };
     Some(Stats {
-        cpu_ns: answer.cpu_stats?.cpu_usage?.total_usage?,
+        cpu_ns: response.cpu_stats?.cpu_usage?.total_usage?,
         memory: memory.usage?.saturating_sub(files.copied().unwrap_or(0)),
-        pids: answer.pids_stats?.current?,
+        pids: response.pids_stats?.current?,
         received: sum(|network| network.rx_bytes),
         sent: sum(|network| network.tx_bytes),
     })

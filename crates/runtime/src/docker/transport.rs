@@ -93,9 +93,9 @@ impl Transport {
         let request = Request::get("/version")
             .body(body_full(Bytes::new()))
             .map_err(|error| Error::broken(what, error))?;
-        let answer = body_of(what, self.exchange(request).await?).await?;
+        let response = body_of(what, self.exchange(request).await?).await?;
         let version: bollard::models::SystemVersion =
-            serde_json::from_slice(&answer).map_err(|error| Error::broken(what, error))?;
+            serde_json::from_slice(&response).map_err(|error| Error::broken(what, error))?;
         let newest = u32::try_from(API_DEFAULT_VERSION.minor_version).unwrap_or(MIN_API_MINOR);
         let theirs = version.api_version.unwrap_or_default();
         let at_least = version
@@ -105,7 +105,9 @@ impl Transport {
             .unwrap_or(0);
         match minor(&theirs) {
             Some(minor) if minor >= MIN_API_MINOR && at_least <= newest => Ok(minor.min(newest)),
-            _ => Err(Error::Version(theirs)),
+            _ => Err(Error::Version(format!(
+                "this Docker Engine speaks API {theirs}; versions from 1.41 (Docker 20.10) are supported"
+            ))),
         }
     }
 
@@ -127,10 +129,19 @@ impl Transport {
     /// The engine is not there; when it returns, it may be another one.
     fn away(&self, source: io::Error) -> Error {
         self.version.store(0, Ordering::Relaxed);
-        let host = self.host.to_string();
+        let host = &self.host;
         match source.kind() {
-            io::ErrorKind::PermissionDenied => Error::NoPermission { host },
-            _ => Error::NoEngine { host, source },
+            io::ErrorKind::PermissionDenied => Error::NoPermission {
+                message: format!(
+                    "the Docker Engine at {host} may not be used by this user: add it to the group `docker`, or run as root"
+                ),
+            },
+            _ => Error::NoEngine {
+                message: format!(
+                    "no Docker Engine answers at {host}: install one (Debian and Ubuntu: `apt install docker.io`) and start it, or set `docker.host`"
+                ),
+                source,
+            },
         }
     }
 
@@ -168,9 +179,9 @@ fn minor(version: &str) -> Option<u32> {
 /// Reads the whole body of a response, up to a limit.
 pub(crate) async fn body_of(
     what: &'static str,
-    answer: Response<Incoming>,
+    response: Response<Incoming>,
 ) -> Result<Bytes, Error> {
-    let body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES)
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
         .collect()
         .await;
     Ok(body.map_err(|error| Error::broken(what, error))?.to_bytes())
