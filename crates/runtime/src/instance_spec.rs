@@ -69,31 +69,138 @@ pub struct Mount {
 impl InstanceSpec {
     /// What it shall be, in short. Two containers of one instance are the same if this is; a plan, a
     /// variable or a revision that changes gives another one.
+    ///
+    /// Running containers have it in a label, and one with another digest is replaced: so it must stay the same across
+    /// upgrades. What is hashed is written in an encoding of its own ([`digest_v1`]), not in the names of these types.
     pub fn digest(&self) -> String {
         let mut hash = blake3::Hasher::new();
         let mut add = |part: &[u8]| {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part);
         };
-        let env = self.env.iter().map(|(name, value)| (name, value.expose()));
-        let rest = (
-            &self.image,
-            &self.command,
-            self.revision,
-            self.port,
-            &self.limits,
-            &self.user,
-            self.read_only_root,
-            &self.tmpfs,
-            &self.mounts,
-            &self.hosts,
-        );
-        add(format!("{rest:?}").as_bytes());
-        for (name, value) in env {
+        add(digest_v1::encode(self).as_bytes());
+        for (name, value) in &self.env {
+            let value = value.expose();
             add(name.as_bytes());
             add(value.as_bytes());
         }
         hex::encode(&hash.finalize().as_bytes()[..8])
+    }
+}
+
+/// The first version of what [`InstanceSpec::digest`] hashes, besides the variables.
+///
+/// It was the `Debug` text of the types above. These copies have the names of then, so that fields can be renamed
+/// without a restart of every container. A new field belongs into a second version, for those specs alone that use it.
+mod digest_v1 {
+    use std::net::IpAddr;
+
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "printed")]
+    struct ImageRef<'a>(&'a str);
+
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "printed")]
+    struct Limits {
+        memory: u64,
+        nano_cpus: u64,
+        pids: u32,
+        disk: u64,
+        tmp: u64,
+    }
+
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "printed")]
+    struct Tmpfs<'a> {
+        path: &'a str,
+        size: u64,
+    }
+
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "printed")]
+    struct Mount<'a> {
+        volume: VolumeKey<'a>,
+        path: &'a str,
+        read_only: bool,
+    }
+
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "printed")]
+    struct VolumeKey<'a> {
+        owner: Plain,
+        project: Plain,
+        name: VolumeName<'a>,
+    }
+
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "printed")]
+    struct VolumeName<'a>(&'a str);
+
+    /// Text without quotes.
+    struct Plain(String);
+
+    impl std::fmt::Debug for Plain {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(&self.0)
+        }
+    }
+
+    pub(super) fn encode(spec: &super::InstanceSpec) -> String {
+        // Every field by name: a new one does not compile until it is decided whether it changes the digest.
+        let super::InstanceSpec {
+            key: _,
+            env: _,
+            revision,
+            image,
+            command,
+            port,
+            limits,
+            user,
+            read_only_root,
+            tmpfs,
+            mounts,
+            hosts,
+        } = spec;
+        let super::Limits {
+            memory,
+            nano_cpus,
+            pids,
+            disk,
+            tmp,
+        } = *limits;
+        let tmpfs = tmpfs.iter().map(|it| Tmpfs {
+            path: &it.path,
+            size: it.size,
+        });
+        let mounts = mounts.iter().map(|it| Mount {
+            volume: VolumeKey {
+                owner: Plain(it.volume.owner.to_string()),
+                project: Plain(it.volume.project.to_string()),
+                name: VolumeName(it.volume.name.as_str()),
+            },
+            path: &it.path,
+            read_only: it.read_only,
+        });
+        let hosts: &[(String, IpAddr)] = hosts;
+        let fields = (
+            ImageRef(image.as_str()),
+            command,
+            revision,
+            port,
+            Limits {
+                memory,
+                nano_cpus,
+                pids,
+                disk,
+                tmp,
+            },
+            user,
+            read_only_root,
+            tmpfs.collect::<Vec<_>>(),
+            mounts.collect::<Vec<_>>(),
+            hosts,
+        );
+        format!("{fields:?}")
     }
 }
 
@@ -148,6 +255,37 @@ mod tests {
             assert_ne!(other.digest(), digest, "{other:?}");
         }
         assert_eq!(spec().digest(), digest);
+    }
+
+    /// Digests that earlier versions have written into labels of containers that still run.
+    #[test]
+    fn the_digest_is_that_of_earlier_versions() {
+        assert_eq!(spec().digest(), "20abc28b81423f4f");
+        let full = InstanceSpec {
+            revision: 3,
+            command: Some(vec!["sh".into(), "-c".into(), "echo \"hi\"\n".into()]),
+            user: Some("1000:1000".into()),
+            read_only_root: true,
+            tmpfs: vec![Tmpfs {
+                path: "/run".into(),
+                size: 65536,
+            }],
+            mounts: vec![Mount {
+                volume: VolumeKey {
+                    owner: "0123456789abcdef01234567".parse().unwrap(),
+                    project: "89abcdef0123456789abcdef".parse().unwrap(),
+                    name: "data".parse().unwrap(),
+                },
+                path: "/data".into(),
+                read_only: false,
+            }],
+            hosts: vec![
+                ("ai".into(), "172.17.0.1".parse().unwrap()),
+                ("ai".into(), "fd00::1".parse().unwrap()),
+            ],
+            ..spec()
+        };
+        assert_eq!(full.digest(), "03109ac8889f4e4b");
     }
 
     #[test]
