@@ -233,6 +233,36 @@ mod tests {
         }
     }
 
+    /// Blocks of earlier versions are in databases for as long as logs are kept.
+    #[test]
+    fn the_format_of_stored_blocks_stays() {
+        let lines = [
+            line(1_794_704_523_004_567_891, false, "größer"),
+            line(1_794_704_523_004_567_890, true, ""),
+        ];
+        let mut batch = Batch::default();
+        for line in &lines {
+            batch.push(line);
+        }
+        let raw = b"\x18\xe8\x12\x41\x42\x79\x61\x53\x00\x00\x00\x00\x08gr\xc3\xb6\xc3\x9fer\
+            \xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00\x00\x00";
+        // A frame of zstd with its length and one block, which is not compressed: it is too short.
+        let frame = b"\x28\xb5\x2f\xfd\x20\x22\x11\x01\x00";
+        let stored = [&[1], &frame[..], &raw[..]].concat();
+        assert_eq!(batch.raw, raw);
+        let block = block(&batch);
+        assert_eq!(block.data, stored);
+        let expected = lines.map(|line| (line.at, line.stderr, line.text));
+        assert_eq!(
+            read(&LogBlock {
+                data: stored,
+                ..block
+            })
+            .unwrap(),
+            expected
+        );
+    }
+
     #[test]
     fn the_largest_block_can_be_read() {
         let mut batch = Batch::default();
