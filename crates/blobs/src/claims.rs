@@ -10,9 +10,7 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard};
-
-use super::{Digest, DigestSet, Inner};
+use std::sync::{Mutex, MutexGuard};
 
 /// What is claimed, and by how many.
 #[derive(Debug)]
@@ -46,36 +44,5 @@ impl<K: Eq + Hash> Claims<K> {
     /// A panic elsewhere cannot leave a map half-changed, so a poisoned lock is still good.
     fn lock(&self) -> MutexGuard<'_, HashMap<K, usize, RandomState>> {
         self.0.lock_ignoring_poison()
-    }
-}
-
-/// The contents that one staging wants, whether they are stored or not; claimed while it lives.
-#[derive(Debug)]
-pub(super) struct Wanted {
-    store: Arc<Inner>,
-    digests: DigestSet,
-}
-
-impl Wanted {
-    pub(super) fn new(store: Arc<Inner>) -> Self {
-        Self {
-            store,
-            digests: DigestSet::default(),
-        }
-    }
-
-    /// Claims a content.
-    pub(super) fn insert(&mut self, digest: Digest) {
-        if self.digests.insert(digest) {
-            self.store.wanted.add(digest);
-        }
-    }
-}
-
-impl Drop for Wanted {
-    fn drop(&mut self) {
-        for &digest in &self.digests {
-            self.store.wanted.release(digest);
-        }
     }
 }

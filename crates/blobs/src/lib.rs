@@ -51,6 +51,7 @@
 //! Every call here blocks, except [`BlobStore::open_local`] and [`BlobStore::stream`]: use `spawn_blocking`.
 
 mod claims;
+mod content;
 mod digest;
 mod directory;
 mod error;
@@ -61,30 +62,30 @@ mod owner;
 mod pack;
 mod published;
 mod read;
+mod shared;
 mod staging;
 pub mod storage;
-mod writer;
+mod wanted;
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+pub use content::Content;
 pub use digest::{BadDigest, Digest, DigestMap, DigestSet};
 pub use directory::LocalDirectory;
 pub use error::{BlobError, LookupError};
 pub use inventory::RemovedOrphans;
-pub use location::{BlobLocation, InvalidLocation, ObjectId, StoredBlob, UniqueId};
+pub use location::{
+    BlobLocation, InvalidLocation, MIN_LARGE_BYTES, ObjectId, StoredBlob, UniqueId,
+};
 pub use published::{PublishedBlobs, PublishedGuard};
 pub use read::{Part, RandomReader};
-pub use staging::{HashedContent, Staging};
+pub use staging::{ContentWriter, HashedContent, Staging};
 pub use storage::{ObjectEntry, ObjectStorage};
-pub use writer::{Content, ContentWriter};
 
 use claims::Claims;
-use orphans::Orphans;
-
-/// Contents of at least this many bytes are objects of their own; smaller ones share a pack.
-pub const MIN_LARGE_BYTES: u64 = 1 << 20;
+use shared::Shared;
 
 /// What is written to find out whether writes succeed: more than a file system has left over in a full block.
 pub const PROBE_BYTES: usize = 64 << 10;
@@ -92,20 +93,7 @@ pub const PROBE_BYTES: usize = 64 << 10;
 /// The blob store of one installation. Cloning is cheap and shares the store.
 #[derive(Clone, Debug)]
 pub struct BlobStore {
-    inner: Arc<Inner>,
-}
-
-/// What the clones of a store, its stagings and what they published share.
-#[derive(Debug)]
-struct Inner {
-    storage: Arc<dyn ObjectStorage>,
-    installation: String,
-    /// Objects that are published while their rows are on the way.
-    claims: Claims<ObjectId>,
-    /// Contents that a release on its way may have found to be stored.
-    wanted: Claims<Digest>,
-    /// What was found to be without rows.
-    orphans: Mutex<Orphans>,
+    inner: Arc<Shared>,
 }
 
 impl BlobStore {
@@ -124,7 +112,7 @@ impl BlobStore {
         installation: &str,
     ) -> Result<Self, BlobError> {
         owner::claim(&*storage, installation)?;
-        let inner = Inner {
+        let inner = Shared {
             storage,
             installation: installation.to_owned(),
             claims: Claims::default(),

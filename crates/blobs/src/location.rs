@@ -6,6 +6,9 @@ use std::str::FromStr;
 use super::BlobError;
 use super::digest::{Digest, parse_hex};
 
+/// Contents of at least this many bytes are objects of their own; smaller ones share a pack.
+pub const MIN_LARGE_BYTES: u64 = 1 << 20;
+
 /// A random name that no other pack or file has; in text 24 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UniqueId([u8; 12]);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tempfile::TempPath;
 
-use super::claims::Wanted;
+use super::shared::Shared;
 use super::storage::{ObjectStorage, PackPart};
-use super::{BlobLocation, Inner, ObjectId, StoredBlob, UniqueId};
+use super::wanted::Wanted;
+use super::{BlobLocation, ObjectId, StoredBlob, UniqueId};
 
 /// What [`Staging::publish`](super::Staging::publish) put in place.
 ///
@@ -20,7 +21,7 @@ use super::{BlobLocation, Inner, ObjectId, StoredBlob, UniqueId};
 #[must_use = "call `keep` after the commit, `discard` if the transaction was rolled back"]
 #[derive(Debug)]
 pub struct PublishedBlobs {
-    store: Arc<Inner>,
+    store: Arc<Shared>,
     /// Packs and files of its own.
     objects: Vec<ObjectId>,
     /// What lies in a pack that others may have parts of, too.
@@ -33,7 +34,7 @@ pub struct PublishedBlobs {
 }
 
 impl PublishedBlobs {
-    pub(super) fn new(store: Arc<Inner>, blobs: Vec<StoredBlob>, wanted: Wanted) -> Self {
+    pub(super) fn new(store: Arc<Shared>, blobs: Vec<StoredBlob>, wanted: Wanted) -> Self {
         Self {
             store,
             objects: Vec::new(),
@@ -139,7 +140,7 @@ fn warn_of_orphan(object: ObjectId, error: &io::Error) {
 #[must_use = "move it into the transaction"]
 #[derive(Debug)]
 pub struct PublishedGuard {
-    store: Arc<Inner>,
+    store: Arc<Shared>,
     claimed: Vec<ObjectId>,
     _wanted: Arc<Wanted>,
 }

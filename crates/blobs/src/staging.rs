@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
 
-use super::claims::Wanted;
+use super::content::Body;
 use super::pack::{Finished, PackWriter, seal};
+use super::shared::Shared;
 use super::storage::ObjectStorage;
-use super::writer::Body;
+use super::wanted::Wanted;
 use super::{
-    BlobError, BlobLocation, Content, ContentWriter, Digest, DigestSet, Inner, LookupError,
-    MIN_LARGE_BYTES, ObjectId, PublishedBlobs, StoredBlob, UniqueId,
+    BlobError, BlobLocation, Content, Digest, DigestSet, LookupError, MIN_LARGE_BYTES, ObjectId,
+    PublishedBlobs, StoredBlob, UniqueId,
 };
 
 pub(super) type FindKnown<'k> =
@@ -55,7 +56,7 @@ impl HashedContent {
 /// Dropping it leaves nothing behind; after an error other than [`BlobError::TooLarge`] that is all
 /// it is good for.
 pub struct Staging<'k> {
-    pub(super) store: Arc<Inner>,
+    store: Arc<Shared>,
     max_total: u64,
     total: u64,
     find_known: FindKnown<'k>,
@@ -72,7 +73,7 @@ pub struct Staging<'k> {
 }
 
 impl<'k> Staging<'k> {
-    pub(super) fn new(store: Arc<Inner>, max_total: u64, find_known: FindKnown<'k>) -> Self {
+    pub(super) fn new(store: Arc<Shared>, max_total: u64, find_known: FindKnown<'k>) -> Self {
         Self {
             seen: DigestSet::default(),
             wanted: Wanted::new(Arc::clone(&store)),
@@ -181,7 +182,7 @@ impl<'k> Staging<'k> {
 
     /// Counts every byte that was offered, also of contents that are known already: what fits
     /// must not depend on what other people have stored.
-    pub(super) fn check_room(&self, more: u64) -> Result<(), BlobError> {
+    fn check_room(&self, more: u64) -> Result<(), BlobError> {
         match self.total.checked_add(more) {
             Some(total) if total <= self.max_total => Ok(()),
             _ => Err(BlobError::TooLarge {
@@ -191,7 +192,7 @@ impl<'k> Staging<'k> {
     }
 
     /// Takes a complete small content.
-    pub(super) fn take_small(&mut self, digest: Digest, content: Bytes) -> Result<(), BlobError> {
+    fn take_small(&mut self, digest: Digest, content: Bytes) -> Result<(), BlobError> {
         self.total += content.len() as u64;
         if !self.seen.insert(digest) {
             return Ok(());
@@ -206,7 +207,7 @@ impl<'k> Staging<'k> {
     }
 
     /// Takes a complete large content; `file` is called for its temporary file if it is new.
-    pub(super) fn take_large(
+    fn take_large(
         &mut self,
         digest: Digest,
         size: u64,
@@ -274,5 +275,38 @@ impl<'k> Staging<'k> {
             size,
             location,
         });
+    }
+}
+
+/// Writes one content into a [`Staging`]; made by [`Staging::writer`].
+///
+/// An error of `write` says like any other `std::io::Write` that nothing of that piece was
+/// taken; turned into a [`BlobError`] it tells [`BlobError::TooLarge`] from the rest.
+pub struct ContentWriter<'s, 'k> {
+    staging: &'s mut Staging<'k>,
+    content: Content,
+}
+
+impl<'s, 'k> ContentWriter<'s, 'k> {
+    pub(super) fn new(staging: &'s mut Staging<'k>) -> Self {
+        let content = Content::new(Arc::clone(&staging.store));
+        Self { staging, content }
+    }
+
+    /// Ends the content and adds it to the staging; returns its digest and size.
+    pub fn finish(self) -> Result<(Digest, u64), BlobError> {
+        self.staging.adopt(self.content)
+    }
+}
+
+impl Write for ContentWriter<'_, '_> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let size = self.content.size() + piece.len() as u64;
+        self.staging.check_room(size)?;
+        self.content.write(piece)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

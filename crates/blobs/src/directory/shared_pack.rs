@@ -16,8 +16,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{LocalDirectory, naming};
-use crate::storage::{ObjectStorage, PackPart};
+use super::paths::{Paths, naming};
+use crate::storage::PackPart;
 use crate::{ObjectId, UniqueId};
 
 /// From this length on, the next staging begins another one.
@@ -127,52 +127,54 @@ impl SharedFile {
     }
 }
 
-impl LocalDirectory {
-    /// Makes these bytes durable at the end of the shared pack.
+impl SharedPack {
+    /// Makes these bytes durable at the end of the pack.
     pub(super) fn append(
         &self,
+        paths: &Paths,
         bytes: &[u8],
         reserved: &mut dyn FnMut(ObjectId),
     ) -> io::Result<PackPart> {
-        let (part, file) = self.reserve(bytes.len() as u64, reserved)?;
+        let (part, file) = self.reserve(paths, bytes.len() as u64, reserved)?;
         let written = file.write(bytes, part.offset);
         let Err(error) = written.and_then(|()| file.check_name()) else {
             return Ok(part);
         };
         // Nobody knows what the disk has of it, or it is full.
         let object = part.object();
-        self.shared.close(object);
-        if let Err(error) = self.give_up(&part) {
+        self.close(object);
+        if let Err(error) = self.give_up(paths, &part) {
             tracing::warn!(%object, %error, "left an orphaned blob for the next clean-up");
         }
-        Err(naming(&self.path(object))(error))
+        Err(naming(&paths.path(object))(error))
     }
 
     /// Gives up a part. The pack goes when all of its parts were given up: then whoever was told of one finds
     /// nothing. Else the bytes stay as they are.
-    pub(super) fn give_up(&self, part: &PackPart) -> io::Result<()> {
-        let mut shared = self.shared.0.lock_ignoring_poison();
+    pub(super) fn give_up(&self, paths: &Paths, part: &PackPart) -> io::Result<()> {
+        let mut shared = self.0.lock_ignoring_poison();
         if part.siblings.fetch_sub(1, Ordering::Relaxed) > 1 {
             return Ok(());
         }
         // Still under the lock, so that nobody begins another part in it.
         shared.take_if(|open| open.id == part.pack);
         drop(shared);
-        self.delete(part.object())
+        paths.delete(part.object())
     }
 
     /// Takes room for a part at the end. `reserved` is called under the lock, while the pack is open: a search for
     /// orphans that finds it closed finds the claim, too.
     fn reserve(
         &self,
+        paths: &Paths,
         length: u64,
         reserved: &mut dyn FnMut(ObjectId),
     ) -> io::Result<(PackPart, Arc<SharedFile>)> {
-        let mut shared = self.shared.0.lock_ignoring_poison();
+        let mut shared = self.0.lock_ignoring_poison();
         shared.take_if(|open| open.length.saturating_add(length) > MAX_PACK_BYTES);
         let open = match &mut *shared {
             Some(open) => open,
-            none => none.insert(self.begin_shared()?),
+            none => none.insert(begin(paths)?),
         };
         // What is empty lies anywhere, but not behind the end.
         let offset = if length == 0 { 0 } else { open.length };
@@ -186,27 +188,30 @@ impl LocalDirectory {
         };
         Ok((part, Arc::clone(&open.file)))
     }
+}
 
-    /// An empty pack, whose name lasts: else nothing in it would.
-    fn begin_shared(&self) -> io::Result<OpenPack> {
-        let id = UniqueId::new().map_err(io::Error::other)?;
-        let object = ObjectId::Pack(id);
-        let path = self.path(object);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(naming(&path))?;
-        self.sync(&[object])
-            .inspect_err(|_| drop(self.delete(object)))?;
-        Ok(OpenPack::new(id, file))
-    }
+/// An empty pack, whose name lasts: else nothing in it would.
+fn begin(paths: &Paths) -> io::Result<OpenPack> {
+    let id = UniqueId::new().map_err(io::Error::other)?;
+    let object = ObjectId::Pack(id);
+    let path = paths.path(object);
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(naming(&path))?;
+    paths
+        .sync(&[object])
+        .inspect_err(|_| drop(paths.delete(object)))?;
+    Ok(OpenPack::new(id, file))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::LocalDirectory;
     use super::*;
+    use crate::storage::ObjectStorage;
     use std::fs;
     use std::io::ErrorKind;
     use std::path::Path;
@@ -218,7 +223,7 @@ mod tests {
         device: &str,
     ) -> io::Result<(LocalDirectory, ObjectId, Arc<SharedFile>)> {
         let directory = LocalDirectory::open(root)?;
-        let mut open = directory.begin_shared()?;
+        let mut open = begin(&directory.paths)?;
         let (object, device) = (open.object(), OpenOptions::new().write(true).open(device)?);
         let file = Arc::new(SharedFile::new(device));
         open.file = Arc::clone(&file);
@@ -227,7 +232,7 @@ mod tests {
     }
 
     fn append(directory: &LocalDirectory, bytes: &[u8]) -> io::Result<PackPart> {
-        directory.append(bytes, &mut |_| {})
+        directory.append_part(bytes, &mut |_| {})
     }
 
     fn packs(root: &Path) -> io::Result<usize> {
@@ -253,13 +258,13 @@ mod tests {
     fn a_full_disk_takes_nothing_from_who_was_before() -> io::Result<()> {
         let root = tempfile::tempdir()?;
         let (directory, object, _) = with_device(root.path(), "/dev/full")?;
-        let (before, _) = directory.reserve(1, &mut |_| {})?;
+        let (before, _) = directory.shared.reserve(&directory.paths, 1, &mut |_| {})?;
         assert!(append(&directory, b"x").is_err());
-        assert!(directory.path(object).exists());
+        assert!(directory.paths.path(object).exists());
         assert!(!directory.shared.close(object), "nobody adds to it");
         assert_ne!(append(&directory, b"y")?.object(), object);
-        directory.give_up(&before)?;
-        assert!(!directory.path(object).exists());
+        directory.discard_part(before)?;
+        assert!(!directory.paths.path(object).exists());
         Ok(())
     }
 
@@ -268,7 +273,7 @@ mod tests {
     fn after_a_failed_flush_nobody_trusts_the_pack() -> io::Result<()> {
         let root = tempfile::tempdir()?;
         let (directory, object, file) = with_device(root.path(), "/dev/null")?;
-        let (waiting, _) = directory.reserve(1, &mut |_| {})?;
+        let (waiting, _) = directory.shared.reserve(&directory.paths, 1, &mut |_| {})?;
         let failed = append(&directory, b"x").err().map(|error| error.kind());
         assert!(failed.is_some());
         assert_eq!(file.durable.lock_ignoring_poison().failed, failed);

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
-use super::{BlobError, Digest, Inner, MIN_LARGE_BYTES, Staging};
+use super::shared::Shared;
+use super::{Digest, MIN_LARGE_BYTES};
 
 /// Few, large writes: archives are unpacked in pieces of 8 KiB.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// A content on its way in that belongs to no staging yet; made by
-/// [`BlobStore::receive`](super::BlobStore::receive), ended by [`Staging::adopt`].
+/// [`BlobStore::receive`](super::BlobStore::receive), ended by
+/// [`Staging::adopt`](super::Staging::adopt).
 ///
 /// It can be handed from thread to thread between two writes, so that a slow sender holds none.
 /// Dropped, it leaves nothing behind.
 pub struct Content {
-    store: Arc<Inner>,
+    store: Arc<Shared>,
     /// Boxed: it is 2 KiB, and contents are handed around between awaits.
     hasher: Box<blake3::Hasher>,
     size: u64,
@@ -29,7 +31,7 @@ pub(super) enum Body {
 }
 
 impl Content {
-    pub(super) fn new(store: Arc<Inner>) -> Self {
+    pub(super) fn new(store: Arc<Shared>) -> Self {
         Self {
             store,
             hasher: Box::default(),
@@ -79,39 +81,6 @@ impl Write for Content {
     }
 
     /// Nothing to do: a content counts once it is finished.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Writes one content into a [`Staging`]; made by [`Staging::writer`].
-///
-/// An error of `write` says like any other `std::io::Write` that nothing of that piece was
-/// taken; turned into a [`BlobError`] it tells [`BlobError::TooLarge`] from the rest.
-pub struct ContentWriter<'s, 'k> {
-    staging: &'s mut Staging<'k>,
-    content: Content,
-}
-
-impl<'s, 'k> ContentWriter<'s, 'k> {
-    pub(super) fn new(staging: &'s mut Staging<'k>) -> Self {
-        let content = Content::new(Arc::clone(&staging.store));
-        Self { staging, content }
-    }
-
-    /// Ends the content and adds it to the staging; returns its digest and size.
-    pub fn finish(self) -> Result<(Digest, u64), BlobError> {
-        self.staging.adopt(self.content)
-    }
-}
-
-impl Write for ContentWriter<'_, '_> {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let size = self.content.size() + piece.len() as u64;
-        self.staging.check_room(size)?;
-        self.content.write(piece)
-    }
-
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
