@@ -1,6 +1,5 @@
-//! Certificates from files, read again when the files change.
+//! Who chooses a certificate, and certificates from files, which are read again when the files change.
 
-use crate::tls::{CertificateFuture, Certificates, TlsFiles};
 use arc_swap::ArcSwap;
 use estrade_model::sync::MutexExt;
 use rustls::client::verify_server_name;
@@ -9,14 +8,40 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
+use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// How often the files are last_check at, at most.
+/// How often the files are checked for changes, at most.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Where a listener's certificate and key are, both in PEM.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The certificate, followed by the rest of its chain.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// A certificate on its way.
+pub type CertificateFuture<'c> =
+    Pin<Box<dyn Future<Output = Option<Arc<CertifiedKey>>> + Send + 'c>>;
+
+/// Chooses certificates by the name that a client asks for.
+pub trait Certificates: Debug + Send + Sync {
+    /// The certificate for this host, or for who names none.
+    fn find<'c>(&'c self, host: Option<&'c str>) -> CertificateFuture<'c>;
+
+    /// The certificate that responds to an ACME server's challenge for this host.
+    fn find_challenge<'c>(&'c self, _host: &'c str) -> CertificateFuture<'c> {
+        Box::pin(std::future::ready(None))
+    }
+}
 
 /// Certificates from pairs of files. The first one is for hosts that no other one is for.
 #[derive(Debug)]

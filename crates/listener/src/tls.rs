@@ -3,46 +3,19 @@
 //! The certificate is chosen after the client's first message and may be fetched from somewhere,
 //! which a resolver of rustls cannot do: it must not wait.
 
-use crate::certificates::FileCertificates;
+use crate::certificates::{Certificates, FileCertificates, TlsFiles};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::{Acceptor, ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use std::fmt::Debug;
 use std::io;
-use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// The protocol in which an ACME server asks for the answer to its challenge (RFC 8737).
+/// The protocol in which an ACME server asks for the response to its challenge (RFC 8737).
 const ACME_TLS: &[u8] = b"acme-tls/1";
-
-/// Where a listener's certificate and key are, both in PEM.
-#[derive(Debug, Clone)]
-pub struct TlsFiles {
-    /// The certificate, followed by the rest of its chain.
-    pub cert: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-}
-
-/// A certificate on its way.
-pub type CertificateFuture<'c> =
-    Pin<Box<dyn Future<Output = Option<Arc<CertifiedKey>>> + Send + 'c>>;
-
-/// Chooses certificates by the name that a client asks for.
-pub trait Certificates: Debug + Send + Sync {
-    /// The certificate for this host, or for who names none.
-    fn find<'c>(&'c self, host: Option<&'c str>) -> CertificateFuture<'c>;
-
-    /// The certificate that answers an ACME server's challenge for this host.
-    fn find_challenge<'c>(&'c self, _host: &'c str) -> CertificateFuture<'c> {
-        Box::pin(std::future::ready(None))
-    }
-}
 
 /// Where a listener's certificates come from.
 #[derive(Debug, Clone)]

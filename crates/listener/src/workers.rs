@@ -3,9 +3,10 @@
 //! Each worker listens on the same port, and the kernel spreads the connections. A request is read,
 //! answered and written on one thread, so nothing of it is handed from core to core.
 
+use crate::socket::{Accepted, accept};
 use crate::{
-    Accepted, Admission, ConnectionHandle, ConnectionSlot, Connections, Handshake, HttpBody,
-    HttpService, Lingering, ListenerOptions, accept, bind_reuseport, bind_shared,
+    Admission, ConnectionHandle, ConnectionSlot, Connections, Handshake, HttpBody, HttpService,
+    Lingering, ListenerOptions, bind_reuseport, bind_shared,
 };
 use estrade_http1::Rewind;
 use estrade_http1::server::Outcome;

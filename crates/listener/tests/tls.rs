@@ -73,7 +73,7 @@ struct Seen {
 }
 
 /// Connects to `host` and says hello; the error is the server's.
-async fn visit(handshake: &Handshake, host: &str, protocols: &[&str]) -> Result<Seen, String> {
+async fn connect(handshake: &Handshake, host: &str, protocols: &[&str]) -> Result<Seen, String> {
     let (ours, theirs) = tokio::io::duplex(16 * 1024);
     let serve = async {
         if let Some(mut stream) = handshake.accept(theirs).await.map_err(|e| e.to_string())? {
@@ -141,12 +141,14 @@ async fn the_certificate_is_the_one_for_the_host() {
         ("a.b.apps.example", &first),
         ("127.0.0.1", &first),
     ] {
-        let seen = visit(&handshake, host, &["h2", "http/1.1"]).await.unwrap();
+        let seen = connect(&handshake, host, &["h2", "http/1.1"])
+            .await
+            .unwrap();
         assert_eq!(seen.certificate, content(files), "{host}");
         assert_eq!(seen.protocol.as_deref(), Some(&b"h2"[..]));
         assert_eq!(seen.text, b"hello");
     }
-    let seen = visit(&handshake, "shop.example", &["http/1.1"])
+    let seen = connect(&handshake, "shop.example", &["http/1.1"])
         .await
         .unwrap();
     assert_eq!(seen.protocol.as_deref(), Some(&b"http/1.1"[..]));
@@ -159,7 +161,7 @@ async fn changed_files_are_read_again_and_broken_ones_are_not() {
     let handshake = over(FileCertificates::load(vec![files.clone()]).await.unwrap()).await;
     let old = content(&files);
     let look = async || {
-        visit(&handshake, "shop.example", &[])
+        connect(&handshake, "shop.example", &[])
             .await
             .unwrap()
             .certificate
@@ -204,7 +206,7 @@ async fn an_acme_server_gets_its_certificate_and_nothing_else() {
     let source = TlsSource::Certificates(Arc::new(OneChallenge(Arc::new(certified))));
     let handshake = source.handshake().await.unwrap();
 
-    let seen = visit(&handshake, "shop.example", &["acme-tls/1"])
+    let seen = connect(&handshake, "shop.example", &["acme-tls/1"])
         .await
         .unwrap();
     assert_eq!(seen.certificate, cert.der().to_vec());
@@ -218,6 +220,9 @@ async fn an_acme_server_gets_its_certificate_and_nothing_else() {
         ("shop.example", &["acme-tls/1", "h2"]),
         ("shop.example", &[]),
     ] {
-        assert!(visit(&handshake, host, protocols).await.is_err(), "{host}");
+        assert!(
+            connect(&handshake, host, protocols).await.is_err(),
+            "{host}"
+        );
     }
 }
