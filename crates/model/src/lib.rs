@@ -8,6 +8,7 @@ pub mod admission;
 pub mod amount;
 pub mod audit;
 pub mod auth;
+pub mod budget;
 pub mod built_image;
 pub mod call;
 pub mod coding;
