@@ -112,11 +112,11 @@ async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError>
     // Those that have, or may have, a row of their own: closing such a call twice counts once.
     let is_alone = |row: &CallRow| row.row_state != RowState::Absent;
     let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| is_alone(row));
-    let mut tally = Tally::default();
+    let mut sums = ClosedSums::default();
     let rows: Vec<_> = alone.iter().map(|row| values(&row.call)).collect();
     let touched = tx.execute_each(CLOSE, &rows).await?;
     let mut alone_fresh = touched.iter().map(|count| *count > 0);
-    let mut together_fresh = blocks::write(tx, &together, &mut tally).await?.into_iter();
+    let mut together_fresh = blocks::write(tx, &together, &mut sums).await?.into_iter();
     let mut fresh = Vec::with_capacity(closed.len());
     for row in closed {
         if !is_alone(row) {
@@ -125,11 +125,11 @@ async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError>
         }
         let is_fresh = alone_fresh.next() == Some(true);
         if is_fresh {
-            tally.add(HourKey::of(&row.call), Sums::of(&row.call), row.slices);
+            sums.add(HourKey::of(&row.call), Sums::of(&row.call), row.slices);
         }
         fresh.push(is_fresh);
     }
-    tally.write(tx).await?;
+    sums.write(tx).await?;
     Ok(fresh)
 }
 
@@ -175,10 +175,10 @@ async fn reopen(tx: &mut Tx, call: &Call) -> Result<bool, StoreError> {
         .bind(call.id)
         .execute()
         .await?;
-    let mut tally = Tally::default();
-    let sums = Sums::of(&left.call).negative();
-    tally.add(HourKey::of_left(&left.call), sums, left.slices);
-    tally.write(tx).await?;
+    let mut sums = ClosedSums::default();
+    let negative = Sums::of(&left.call).negative();
+    sums.add(HourKey::of_left(&left.call), negative, left.slices);
+    sums.write(tx).await?;
     Ok(true)
 }
 
@@ -197,10 +197,10 @@ pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<u
         .bind(most)
         .fetch_all()
         .await?;
-    let mut tally = Tally::default();
+    let mut sums = ClosedSums::default();
     let mut rows = Vec::with_capacity(left.len());
     for left in &left {
-        tally.add(
+        sums.add(
             HourKey::of_left(&left.call),
             Sums::of(&left.call),
             left.slices,
@@ -213,18 +213,18 @@ pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<u
     }
     let close = "UPDATE calls SET open = FALSE, status = $3 WHERE workspace_id = $1 AND id = $2";
     tx.execute_each(close, &rows).await?;
-    tally.write(tx).await?;
+    sums.write(tx).await?;
     Ok(left.len())
 }
 
 /// Sums of the calls that are closed in one transaction, by hour and by slice.
 #[derive(Default)]
-struct Tally<'c> {
+struct ClosedSums<'c> {
     hours: BTreeMap<HourKey<'c>, Sums>,
     slices: BTreeMap<SliceId, i64>,
 }
 
-impl<'c> Tally<'c> {
+impl<'c> ClosedSums<'c> {
     fn add(&mut self, hour: HourKey<'c>, sums: Sums, slices: Slices) {
         self.hours.entry(hour).or_default().add(sums);
         for slice in slices.iter() {

@@ -157,13 +157,13 @@ impl Tx {
     }
 }
 
-struct Noted {
+struct ChangeRow {
     seq: i64,
     txid: i64,
     change: Change,
 }
 
-impl Record for Noted {
+impl Record for ChangeRow {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             seq: row.take()?,
@@ -250,18 +250,18 @@ impl Follower<'_> {
             self.publish_everything();
             return Ok(());
         };
-        let noted: Vec<Noted> = self
+        let rows: Vec<ChangeRow> = self
             .db
             .read("SELECT seq, txid, kind, id FROM changes WHERE seq > $1 ORDER BY seq")
             .bind(position)
             .fetch_all()
             .await?;
         // Sequence numbers have no holes here: a gap means that rows were pruned before we saw them.
-        if noted.first().is_some_and(|first| first.seq > position + 1) {
+        if rows.first().is_some_and(|first| first.seq > position + 1) {
             self.publish_everything();
         }
-        self.publish(&noted);
-        self.position = noted.last().map(|last| last.seq).or(Some(position));
+        self.publish(&rows);
+        self.position = rows.last().map(|last| last.seq).or(Some(position));
         Ok(())
     }
 
@@ -275,16 +275,16 @@ impl Follower<'_> {
             .await?;
         match self.position {
             Some(position) if position <= horizon => {
-                let mut noted: Vec<Noted> = self
+                let mut rows: Vec<ChangeRow> = self
                     .db
                     .read("SELECT seq, txid, kind, id FROM changes WHERE txid >= $1 ORDER BY seq")
                     .bind(position)
                     .fetch_all()
                     .await?;
-                let again = noted.iter().filter(|noted| noted.txid >= horizon);
-                let seen = again.map(|noted| noted.seq).collect();
-                noted.retain(|noted| !self.seen.contains(&noted.seq));
-                self.publish(&noted);
+                let again = rows.iter().filter(|row| row.txid >= horizon);
+                let seen = again.map(|row| row.seq).collect();
+                rows.retain(|row| !self.seen.contains(&row.seq));
+                self.publish(&rows);
                 self.seen = seen;
             }
             // The first look, or a server that was put back to an earlier state.
@@ -305,8 +305,8 @@ impl Follower<'_> {
         }]);
     }
 
-    fn publish(&self, noted: &[Noted]) {
-        let changes: Vec<_> = noted.iter().map(|noted| noted.change.clone()).collect();
+    fn publish(&self, rows: &[ChangeRow]) {
+        let changes: Vec<_> = rows.iter().map(|row| row.change.clone()).collect();
         self.db.changes().publish(&changes);
     }
 }

@@ -143,8 +143,8 @@ impl Postgres {
         #[expect(clippy::disallowed_methods, reason = "ends with the token it is given")]
         tokio::spawn(async move {
             while !stop.is_cancelled() {
-                let heard = tokio::select! { heard = listen_once(&config, &tls, &wake) => heard, () = stop.cancelled() => return };
-                if let Err(error) = heard {
+                let received = tokio::select! { received = listen_once(&config, &tls, &wake) => received, () = stop.cancelled() => return };
+                if let Err(error) = received {
                     tracing::warn!(
                         error = error_chain(&error),
                         "lost the connection that hears of changes"

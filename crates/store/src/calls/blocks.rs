@@ -3,7 +3,7 @@
 //! Layout of a block: a format byte, then the calls in the order of their ids; numbers are
 //! big-endian and texts have their length (2 bytes) before them.
 
-use super::{CallRow, Tally};
+use super::{CallRow, ClosedSums};
 use crate::manifest::take;
 use crate::usage::{HourKey, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, value};
@@ -27,7 +27,7 @@ pub(super) const MAX_BLOCKS_PER_READ: u32 = 16;
 pub(super) async fn write<'c>(
     tx: &mut Tx,
     rows: &[&'c CallRow],
-    tally: &mut Tally<'c>,
+    sums: &mut ClosedSums<'c>,
 ) -> Result<Vec<bool>, StoreError> {
     let blocks: Vec<_> = rows
         .chunk_by(|a, b| together(a, b))
@@ -46,7 +46,7 @@ pub(super) async fn write<'c>(
         fresh.extend(block.iter().map(|_| touched > 0));
         if touched > 0 {
             for row in block {
-                tally.add(HourKey::of(&row.call), Sums::of(&row.call), row.slices);
+                sums.add(HourKey::of(&row.call), Sums::of(&row.call), row.slices);
             }
         }
     }
