@@ -11,9 +11,10 @@
 use crate::changes::{Change, Changes};
 use crate::postgres::{Postgres, PostgresTx};
 use crate::sqlite::{Sqlite, SqliteTx};
-use crate::value::{Record, Value};
+use crate::value::{self, Record, Value};
 use crate::{StoreError, migrate};
 use estrade_blobs::PROBE_BYTES;
+use estrade_model::Id;
 use estrade_model::sync::MutexExt;
 use std::future::Future;
 use std::io::Write;
@@ -345,6 +346,13 @@ impl Query<'_> {
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
+    }
+
+    /// Binds the next three parameters, those of a page: ids below `before`, at most `count` rows, after skipping `skip`.
+    pub fn bind_page<T>(self, before: Option<Id<T>>, count: u32, skip: u64) -> Self {
+        self.bind(value::before(before))
+            .bind(count)
+            .bind(i64::try_from(skip).unwrap_or(i64::MAX))
     }
 
     /// Runs the statement and returns how many rows it touched.

@@ -1,7 +1,7 @@
 //! Disks of projects.
 
 use crate::prune::prune;
-use crate::{Db, Record, Row, StoreError, Tx, value};
+use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::disk::{Disk, DiskId};
 use estrade_model::{ProjectId, Timestamp};
 
@@ -49,9 +49,7 @@ pub async fn list_disks(
          WHERE project_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
     )
     .bind(project)
-    .bind(value::before(before))
-    .bind(count)
-    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .bind_page(before, count, skip)
     .fetch_all()
     .await
 }

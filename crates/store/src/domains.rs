@@ -1,7 +1,7 @@
 //! Custom domains.
 
 use crate::projects::ProjectFilter;
-use crate::{Db, Record, Row, StoreError, Tx, value};
+use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::domain::{DomainId, HostName};
 use estrade_model::{OwnerId, ProjectId, Timestamp};
 
@@ -126,9 +126,7 @@ pub async fn list_domains(
     let query = db
         .read(sql)
         .bind(visible.owner())
-        .bind(value::before(before))
-        .bind(count)
-        .bind(i64::try_from(skip).unwrap_or(i64::MAX));
+        .bind_page(before, count, skip);
     match visible.only() {
         None => query.fetch_all().await,
         Some(only) => query.bind(only).fetch_all().await,

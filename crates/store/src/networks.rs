@@ -1,6 +1,6 @@
 //! Private networks.
 
-use crate::{Db, Record, Row, StoreError, Tx, value};
+use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::project::{Network, NetworkId, NetworkRef};
 use estrade_model::{OwnerId, Timestamp};
 
@@ -57,9 +57,7 @@ pub async fn list_networks(
          WHERE owner_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
     )
     .bind(owner)
-    .bind(value::before(before))
-    .bind(count)
-    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .bind_page(before, count, skip)
     .fetch_all()
     .await
 }

@@ -154,9 +154,7 @@ pub async fn list_projects(
     let query = db
         .read(sql)
         .bind(visible.owner())
-        .bind(value::before(before))
-        .bind(count)
-        .bind(i64::try_from(skip).unwrap_or(i64::MAX));
+        .bind_page(before, count, skip);
     match visible.only() {
         None => query.fetch_all().await,
         Some(only) => query.bind(only).fetch_all().await,

@@ -1,6 +1,6 @@
 //! Providers of models that are kept in the database. Their keys are sealed before they come here.
 
-use crate::{Db, Record, Row, StoreError, Tx, value};
+use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::provider::{KeptProvider, ProviderId, ProviderSettings};
 
 /// A provider as stored.
@@ -90,9 +90,7 @@ pub async fn list_providers(
         "SELECT id, name, settings, sealed_key, created_at, version FROM providers
          WHERE id < $1 ORDER BY id DESC LIMIT $2 OFFSET $3",
     )
-    .bind(value::before(before))
-    .bind(count)
-    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .bind_page(before, count, skip)
     .fetch_all()
     .await
 }

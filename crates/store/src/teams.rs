@@ -1,7 +1,7 @@
 //! Teams. Their members are in [`crate::members`], invitations in [`crate::invitations`].
 
 use crate::accounts::insert_owner;
-use crate::{Db, Record, Row, StoreError, Tx, value};
+use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::team::Team;
 use estrade_model::{AccountId, TeamId, Timestamp};
 
@@ -47,9 +47,7 @@ pub async fn list_teams(
          WHERE m.account_id = $1 AND m.team_id < $2 ORDER BY m.team_id DESC LIMIT $3 OFFSET $4",
     )
     .bind(account)
-    .bind(value::before(before))
-    .bind(count)
-    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .bind_page(before, count, skip)
     .fetch_all()
     .await
 }

@@ -133,9 +133,7 @@ pub async fn list_tokens(
          WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
     )
     .bind(account)
-    .bind(crate::value::before(before))
-    .bind(count)
-    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .bind_page(before, count, skip)
     .fetch_all()
     .await
 }

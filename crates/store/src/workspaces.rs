@@ -119,9 +119,7 @@ pub async fn list_workspaces(
          WHERE owner_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4"
     ))
     .bind(owner)
-    .bind(value::before(before))
-    .bind(count)
-    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .bind_page(before, count, skip)
     .fetch_all()
     .await
 }
