@@ -8,6 +8,7 @@
 pub mod ai;
 pub mod api_error;
 pub mod app;
+pub mod audit_log;
 pub mod auth;
 pub mod body;
 pub mod body_budget;

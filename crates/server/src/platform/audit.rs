@@ -1,17 +1,17 @@
 //! Platform API: the audit log.
 
 use crate::app::AppState;
+use crate::audit_log::{self, AuditLog};
 use crate::auth::Scoped;
 use crate::error::PlatformError;
 use crate::extract::Queries;
-use crate::listing::{self, Paged, Window};
-use crate::paging::{Frame, Paging};
+use crate::listing::Paged;
+use crate::paging::Paging;
 use axum::extract::State;
 use axum::response::Response;
-use estrade_model::audit::{ActionFilter, AuditEntry};
+use estrade_model::audit::ActionFilter;
 use estrade_model::id::kind;
 use estrade_model::{AccountId, Id, Timestamp};
-use estrade_service::audit;
 use estrade_store::audit::AuditFilter;
 use serde::Deserialize;
 
@@ -31,12 +31,6 @@ pub struct AuditQuery {
     from: Option<Timestamp>,
     /// Not after this moment.
     to: Option<Timestamp>,
-}
-
-/// `GET /v1/audit`.
-#[derive(serde::Serialize, utoipa::ToSchema)]
-pub struct AuditLog {
-    entries: Vec<AuditEntry>,
 }
 
 /// List changes
@@ -59,13 +53,5 @@ pub async fn list_audit(
         from: query.from,
         to: query.to,
     };
-    let fetch = move |window: Window<kind::Audit>| {
-        let (app, scope, filter) = (AppState::clone(&app), scope.clone(), filter.clone());
-        async move {
-            let (before, count, skip) = (window.before, window.count, window.skip);
-            audit::list_entries(&app.core, &scope, &filter, before, count, skip).await
-        }
-    };
-    let frame = Frame::new(r#"{"entries":["#, "]}");
-    Ok(listing::respond(frame, &paging, fetch, |entry: &AuditEntry| entry.id).await?)
+    Ok(audit_log::list_entries(app, scope, filter, &paging).await?)
 }
