@@ -66,8 +66,8 @@ async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
         timeout(PING_TIMEOUT, app.core.db.ping()),
         app.services.write_probe.is_writable()
     );
-    let answers = pinged.is_ok_and(|ping| ping.is_ok());
-    let (code, status, database) = match (app.is_ready(), answers && writable) {
+    let responds = pinged.is_ok_and(|ping| ping.is_ok());
+    let (code, status, database) = match (app.is_ready(), responds && writable) {
         (true, true) if app.services.integrity.is_damaged() => (StatusCode::OK, "ok", "damaged"),
         (true, true) => (StatusCode::OK, "ok", "up"),
         (false, true) => (StatusCode::SERVICE_UNAVAILABLE, "starting", "up"),
@@ -79,7 +79,7 @@ async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
         Json(Health {
             status,
             database: Some(database),
-            writes: (answers && !writable).then_some("failing"),
+            writes: (responds && !writable).then_some("failing"),
         }),
     )
         .into_response()

@@ -88,9 +88,9 @@ impl ProviderSync {
         let mut watch = Watch::start(&self.core.db);
         loop {
             self.refresh().await;
-            let heard = watch.any_changed(&[ChangeKind::Provider]);
-            let heard = tokio::time::timeout(POLL_INTERVAL, heard);
-            if stop.run_until_cancelled(heard).await.is_none() {
+            let received = watch.any_changed(&[ChangeKind::Provider]);
+            let received = tokio::time::timeout(POLL_INTERVAL, received);
+            if stop.run_until_cancelled(received).await.is_none() {
                 return;
             }
         }

@@ -170,7 +170,7 @@ impl Server {
             &options.inference,
             upstreams,
         )?;
-        inference::keep_under_way(&ledger, &gateway, &options.calls).await?;
+        inference::open_journal(&ledger, &gateway, &options.calls).await?;
         let origins = options.inference.cors.clone();
         let InferenceOptions {
             providers, echo, ..

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// What does not answer within this time is reported as not answering.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// What an administrator should know of the installation.
 #[derive(Debug, Clone)]
@@ -67,11 +67,11 @@ pub async fn read_status(
 ) -> Result<InstallationStatus> {
     caller.require_admin_to_read()?;
     let (pinged, writable, engine, engine_free, instances) = tokio::join!(
-        timeout(ANSWER_TIMEOUT, core.db.ping()),
+        timeout(RESPONSE_TIMEOUT, core.db.ping()),
         services.write_probe.is_writable(),
-        timeout(ANSWER_TIMEOUT, core.image_builder.ping()),
-        timeout(ANSWER_TIMEOUT, core.image_builder.free_disk()),
-        timeout(ANSWER_TIMEOUT, core.runtime.instances()),
+        timeout(RESPONSE_TIMEOUT, core.image_builder.ping()),
+        timeout(RESPONSE_TIMEOUT, core.image_builder.free_disk()),
+        timeout(RESPONSE_TIMEOUT, core.runtime.instances()),
     );
     let database_state = match (matches!(pinged, Ok(Ok(()))), writable) {
         (false, _) => DatabaseState::Down,

@@ -20,7 +20,7 @@ const SUCCESS_TTL: Duration = Duration::from_secs(2);
 /// How long a bad one does.
 const FAILURE_TTL: Duration = Duration::from_millis(250);
 /// How long a request waits for a probe.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// A try that takes longer has failed, even if it should succeed later.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -66,7 +66,7 @@ impl WriteProbe {
             return last.good;
         }
         self.wanted.notify_one();
-        match timeout(ANSWER_TIMEOUT, outcomes.changed()).await {
+        match timeout(RESPONSE_TIMEOUT, outcomes.changed()).await {
             Ok(_) => outcomes.borrow().good,
             Err(_) => last.good && !self.is_stuck(),
         }

@@ -77,18 +77,18 @@ impl Cors {
         }
         let mut response = Response::new(B::default());
         *response.status_mut() = StatusCode::NO_CONTENT;
-        let answered = response.headers_mut();
-        answered.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        answered.insert(
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(
             header::ACCESS_CONTROL_ALLOW_METHODS,
             HeaderValue::from_static(methods),
         );
         // SDKs send many headers of their own; none of them authenticates.
         if let Some(requested) = requested {
-            answered.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }
-        answered.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
-        answered.insert(header::VARY, VARY_OF_PREFLIGHT);
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        headers.insert(header::VARY, VARY_OF_PREFLIGHT);
         Some(response)
     }
 }
@@ -150,9 +150,9 @@ mod tests {
             "authorization, x-stainless-os",
         );
         let response = ask(&[post, names]).unwrap();
-        let said = response.headers();
-        assert_eq!(said["access-control-allow-headers"], names.1);
-        assert!(!said.contains_key("access-control-allow-credentials"));
+        let preflight = response.headers();
+        assert_eq!(preflight["access-control-allow-headers"], names.1);
+        assert!(!preflight.contains_key("access-control-allow-credentials"));
         assert!(ask(&[post]).is_some());
         assert!(ask(&[]).is_none());
         assert!(ask(&[("access-control-request-method", "DELETE")]).is_none());

@@ -99,19 +99,19 @@ pub(crate) fn open(
     Ok((gateway, exporter))
 }
 
-/// Sees to it that a server that is killed loses little of the calls that the gateway has under way.
-pub(crate) async fn keep_under_way(
+/// Opens the in-flight journal: a server that is killed loses little of the calls that the gateway has in flight.
+pub(crate) async fn open_journal(
     ledger: &Ledger,
     gateway: &Arc<Gateway>,
     directory: &Path,
 ) -> io::Result<()> {
     // The gateway has the ledger already: not the other way round as well.
     let gateway = Arc::downgrade(gateway);
-    let under_way = move || {
+    let in_flight = move || {
         let gateway = gateway.upgrade();
         gateway.map_or_else(Default::default, |gateway| gateway.in_flight())
     };
-    ledger.open_journal(directory, under_way).await
+    ledger.open_journal(directory, in_flight).await
 }
 
 /// Serves the AI listener until `stop` is cancelled and what is in flight has ended. Instances, which have

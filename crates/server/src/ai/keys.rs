@@ -34,9 +34,9 @@ pub async fn create_key(
     Body(new): Body<CreateKey, KeysError>,
 ) -> Result<Response, KeysError> {
     let mut key = keys::create_key(&app.core, &scope, new).await?;
-    let answer = (StatusCode::CREATED, Json(&key)).into_response();
+    let response = (StatusCode::CREATED, Json(&key)).into_response();
     key.key = None;
-    Ok(Redacted::attach(answer, &key))
+    Ok(Redacted::attach(response, &key))
 }
 
 /// List API keys
@@ -133,9 +133,9 @@ pub async fn rotate_key(
     OptionalBody(request): OptionalBody<RotateKey, KeysError>,
 ) -> Result<Response, KeysError> {
     let mut rotated = keys::rotate_key(&app.core, &scope, id, request.grace).await?;
-    let answer = Json(&rotated).into_response();
+    let response = Json(&rotated).into_response();
     rotated.key = None;
-    Ok(Redacted::attach(answer, &rotated))
+    Ok(Redacted::attach(response, &rotated))
 }
 
 /// Verify an API key

@@ -189,8 +189,8 @@ impl Exporter {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<u16, hyper_util::client::legacy::Error> {
-        let answer = self.client.request(request).await?;
-        let (head, body) = answer.into_parts();
+        let response = self.client.request(request).await?;
+        let (head, body) = response.into_parts();
         // Read to its end, so that the connection can be used again.
         let _ = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
         Ok(head.status.as_u16())

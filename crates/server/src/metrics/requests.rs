@@ -83,7 +83,7 @@ struct ListenerLabels {
 /// The request numbers of all listeners.
 #[derive(Debug, Clone)]
 pub(super) struct RequestMetrics {
-    answered: Family<RequestLabels, Counter>,
+    requests: Family<RequestLabels, Counter>,
     duration: Family<DurationLabels, Histogram, fn() -> Histogram>,
     in_flight: Family<ListenerLabels, Gauge>,
 }
@@ -91,14 +91,14 @@ pub(super) struct RequestMetrics {
 impl RequestMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            answered: Family::default(),
+            requests: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Family::default(),
         };
         registry.register(
             "http_requests",
             "Requests answered",
-            metrics.answered.clone(),
+            metrics.requests.clone(),
         );
         registry.register_with_unit(
             "http_request_duration",
@@ -157,14 +157,14 @@ impl ListenerMetrics {
             listener,
             route: route.clone(),
         };
-        let answered = RequestLabels {
+        let labels = RequestLabels {
             listener,
             method: method_label(method),
             route,
             status: u32::from(status.as_u16()),
         };
         RequestSeries {
-            answered: self.all.answered.get_or_create_owned(&answered),
+            requests: self.all.requests.get_or_create_owned(&labels),
             duration: self.all.duration.get_or_create_owned(&timed),
         }
     }
@@ -173,7 +173,7 @@ impl ListenerMetrics {
 /// The series of one kind of response.
 #[derive(Debug, Clone)]
 pub struct RequestSeries {
-    answered: Counter,
+    requests: Counter,
     duration: Histogram,
 }
 
@@ -203,7 +203,7 @@ impl RequestTimer<'_> {
         series
             .duration
             .observe(self.started.elapsed().as_secs_f64());
-        series.answered.inc();
+        series.requests.inc();
     }
 
     /// Records nothing: another service handles the request, with a timer of its own.
@@ -221,13 +221,13 @@ impl RequestTimer<'_> {
         all.duration
             .get_or_create(&timed)
             .observe(self.started.elapsed().as_secs_f64());
-        let answered = RequestLabels {
+        let labels = RequestLabels {
             listener,
             method: self.method,
             route,
             status,
         };
-        all.answered.get_or_create(&answered).inc();
+        all.requests.get_or_create(&labels).inc();
     }
 }
 

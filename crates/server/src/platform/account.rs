@@ -131,9 +131,9 @@ pub async fn create_token(
         lifetime: query.expires_in.into(),
     };
     let mut made = tokens::create_token(&app.core, &caller, new).await?;
-    let answer = (StatusCode::CREATED, Json(&made)).into_response();
+    let response = (StatusCode::CREATED, Json(&made)).into_response();
     made.api_token = None;
-    Ok(Redacted::attach(answer, &made))
+    Ok(Redacted::attach(response, &made))
 }
 
 /// `GET /v1/tokens`.

@@ -126,9 +126,9 @@ pub async fn create_invitation(
     Body(invite): Body<Invite, PlatformError>,
 ) -> Result<Response, PlatformError> {
     let mut invited = invitations::create_invitation(&app.core, &caller, team, invite).await?;
-    let answer = Json(&invited).into_response();
+    let response = Json(&invited).into_response();
     invited.link = None;
-    Ok(Redacted::attach(answer, &invited))
+    Ok(Redacted::attach(response, &invited))
 }
 
 /// The header that carries the token of an invitation.

@@ -15,7 +15,7 @@ use estrade_model::error::error_chain;
 use estrade_model::{OwnerId, Timestamp};
 use estrade_store::{
     Db, StoreError, acme, audit as entries, changes, device_codes, disks, former_names,
-    idempotency as answers, invitations, keys, login_attempts, reset_links,
+    idempotency as stored_responses, invitations, keys, login_attempts, reset_links,
     sessions as session_rows, tokens, traffic,
 };
 use futures_util::future::BoxFuture;
@@ -172,7 +172,7 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     })
     .await;
     drain(core, "idempotency", stop, || {
-        answers::prune_idempotency(db, now, BATCH_ROWS)
+        stored_responses::prune_idempotency(db, now, BATCH_ROWS)
     })
     .await;
     drain(core, "invitations", stop, || {

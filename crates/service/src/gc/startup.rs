@@ -46,12 +46,12 @@ pub(crate) async fn remove_orphans(core: &Arc<Core>) -> Result<u64> {
     let millis = u64::try_from(core.now().millis()).unwrap_or(0);
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
     let (core, runtime) = (Arc::clone(core), Handle::current());
-    let look = move || {
+    let remove = move || {
         let is_known = |place| Ok(runtime.block_on(blob_rows::is_known_object(&core.db, place))?);
         let min_age = core.settings.min_orphan_age;
         core.blobs.remove_orphans(is_known, now, min_age)
     };
-    let removed = tokio::task::spawn_blocking(look)
+    let removed = tokio::task::spawn_blocking(remove)
         .await
         .map_err(Error::internal)?
         .map_err(Error::internal)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a response is kept.
-const ANSWER_RETENTION: Duration = Duration::from_hours(24);
+const RESPONSE_RETENTION: Duration = Duration::from_hours(24);
 /// The largest body that is stored. No response to a request that creates something comes near it; one
 /// that did would not be stored, and a repeat would be executed again.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -48,7 +48,7 @@ impl IdempotencyGuard {
         let (held, row, until) = (
             self.held,
             response.to_row()?,
-            self.core.now().after(ANSWER_RETENTION),
+            self.core.now().after(RESPONSE_RETENTION),
         );
         let kept = self
             .core

@@ -119,11 +119,11 @@ async fn wake(changes: &mut Receiver<Change>, rest: Instant, next_full: Instant)
     let (mut projects, mut everything) = (HashSet::new(), false);
     let mut due = next_full;
     loop {
-        let heard = tokio::select! {
+        let received = tokio::select! {
             () = sleep_until(due) => break,
-            heard = changes.recv() => heard,
+            received = changes.recv() => received,
         };
-        match heard {
+        match received {
             Ok(change) if change.kind == ChangeKind::Route => {
                 projects.extend(change.id.parse::<ProjectId>());
                 everything |= projects.len() > MAX_PROJECTS;

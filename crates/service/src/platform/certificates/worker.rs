@@ -24,16 +24,16 @@ use tokio_util::sync::CancellationToken;
 
 /// How many orders one node works on at once.
 const MAX_CONCURRENT_ORDERS: usize = 4;
-/// How often it looks although nothing woke it.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// How soon it looks after a route has changed; deploys change routes all the time.
-const LOOK_AFTER_CHANGE: Duration = Duration::from_secs(1);
+/// How often it polls although nothing woke it.
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
+/// How soon it polls after a route has changed; deploys change routes all the time.
+const CHANGE_DELAY: Duration = Duration::from_secs(1);
 /// How long an order may take, and the lease on it, which is longer.
-const ORDER_FOR: Duration = Duration::from_secs(150);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(150);
 const LEASE: Duration = Duration::from_mins(3);
 /// After a failure: servers allow only a few of them per host and hour.
-const FIRST_WAIT: Duration = Duration::from_mins(5);
-const LONGEST_WAIT: Duration = Duration::from_hours(12);
+const MIN_RETRY_DELAY: Duration = Duration::from_mins(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_hours(12);
 
 /// What came of trying to begin an order.
 enum Begun {
@@ -51,29 +51,29 @@ impl Acme {
             let mut watch = Watch::start(&self.core.db);
             report(self.take_over().await);
             let mut jobs = JoinSet::new();
-            let mut look_at = Instant::now();
+            let mut poll_at = Instant::now();
             while !stop.is_cancelled() {
                 if self.outdated.swap(false, Ordering::AcqRel) {
                     report(self.read_certified().await);
                 }
-                if look_at <= Instant::now() {
-                    look_at = Instant::now() + LOOK_EVERY;
-                    let looked = self.look().await;
-                    if let Err(error) = &looked {
+                if poll_at <= Instant::now() {
+                    poll_at = Instant::now() + POLL_INTERVAL;
+                    let polled = self.poll().await;
+                    if let Err(error) = &polled {
                         self.fail_job(error_chain(error));
                     }
                     let (jobs, now) = (&self.core.jobs, self.core.now());
                     jobs.finish(Job::OrderCertificates, now);
-                    report(looked);
+                    report(polled);
                 }
                 report(self.begin(&mut jobs, &stop).await);
                 tokio::select! {
                     () = stop.cancelled() => {}
                     () = self.work.notified() => {}
-                    () = sleep_until(look_at) => {}
+                    () = sleep_until(poll_at) => {}
                     Some(_) = jobs.join_next() => {}
                     () = watch.any_changed(&[ChangeKind::Route]) => {
-                        look_at = look_at.min(Instant::now() + LOOK_AFTER_CHANGE);
+                        poll_at = poll_at.min(Instant::now() + CHANGE_DELAY);
                     }
                 }
             }
@@ -91,7 +91,7 @@ impl Acme {
     }
 
     /// Finds hosts that need an order.
-    async fn look(&self) -> Result<()> {
+    async fn poll(&self) -> Result<()> {
         let most = u32::try_from(MAX_CONCURRENT_ORDERS).unwrap_or(u32::MAX);
         let mut hosts = list_due(&self.core.db, self.core.now(), most).await?;
         hosts.extend(list_uncertified(&self.core.db, most).await?);
@@ -151,11 +151,11 @@ impl Acme {
 
     async fn carry_out(&self, host: &HostName, failures: u32, stop: &CancellationToken) {
         let ordered = tokio::select! {
-            ordered = timeout(ORDER_FOR, self.order(host, failures)) => ordered.unwrap_or_else(|_| {
+            ordered = timeout(ORDER_TIMEOUT, self.order(host, failures)) => ordered.unwrap_or_else(|_| {
                 Err(OrderError::Refused("the server did not answer in time".into()))
             }),
             () = stop.cancelled() => {
-                report(self.give_back(host).await);
+                report(self.release(host).await);
                 return;
             }
         };
@@ -177,8 +177,11 @@ impl Acme {
     }
 
     async fn fail(&self, host: &HostName, failures: u32, problem: String) -> Result<()> {
-        let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16));
-        let (host, order_at) = (host.clone(), self.core.now().after(wait.min(LONGEST_WAIT)));
+        let wait = MIN_RETRY_DELAY.saturating_mul(1 << failures.min(16));
+        let (host, order_at) = (
+            host.clone(),
+            self.core.now().after(wait.min(MAX_RETRY_DELAY)),
+        );
         let noted = self.core.db.transact(move |tx| {
             let (host, problem) = (host.clone(), problem.clone());
             Box::pin(async move {
@@ -189,13 +192,13 @@ impl Acme {
         Ok(noted.await.map_err(|error: StoreError| error)?)
     }
 
-    async fn give_back(&self, host: &HostName) -> Result<()> {
+    async fn release(&self, host: &HostName) -> Result<()> {
         let host = host.clone();
-        let given = self.core.db.transact(move |tx| {
+        let released = self.core.db.transact(move |tx| {
             let host = host.clone();
             Box::pin(async move { release_order(tx, &host).await })
         });
-        Ok(given.await.map_err(|error: StoreError| error)?)
+        Ok(released.await.map_err(|error: StoreError| error)?)
     }
 
     /// Forgets a host that is not ours any more.
@@ -214,7 +217,7 @@ impl Acme {
     }
 }
 
-/// A database that is away for a while is no reason to stop: the next look may succeed.
+/// A database that is away for a while is no reason to stop: the next poll may succeed.
 fn report(result: Result<()>) {
     if let Err(error) = result {
         let error = error_chain(&error);

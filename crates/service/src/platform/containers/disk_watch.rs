@@ -19,7 +19,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks at every instance that has to be looked at. What goes wrong with one is no reason to leave out
 /// the others.
-pub(super) async fn look_at_disks(fleet: &Fleet) {
+pub(super) async fn check_disks(fleet: &Fleet) {
     let instances = match fleet.core.runtime.instances().await {
         Ok(instances) => instances,
         Err(error) => {
@@ -34,7 +34,7 @@ pub(super) async fn look_at_disks(fleet: &Fleet) {
     let mut written = HashMap::new();
     for Instance { id, key, .. } in instances.into_iter().filter(watched) {
         let project = key.project;
-        match look_at_disk(fleet, project, &id).await {
+        match check_disk(fleet, project, &id).await {
             Ok(Some(used)) => {
                 written.insert(id, used);
             }
@@ -48,7 +48,7 @@ pub(super) async fn look_at_disks(fleet: &Fleet) {
 }
 
 /// How much an instance has written; stops it when that is too much. None: it is gone.
-async fn look_at_disk(fleet: &Fleet, project: ProjectId, id: &InstanceId) -> Result<Option<u64>> {
+async fn check_disk(fleet: &Fleet, project: ProjectId, id: &InstanceId) -> Result<Option<u64>> {
     let core = &fleet.core;
     let Some(used) = core.runtime.disk_use(id).await? else {
         return Ok(None);

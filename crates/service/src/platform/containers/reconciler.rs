@@ -379,12 +379,12 @@ impl Reconciler {
         if !self.setting_firewall.is_empty() {
             return;
         }
-        let told = Arc::clone(&self.unprotected);
+        let reported = Arc::clone(&self.unprotected);
         let runtime = Arc::clone(&self.core.runtime);
         self.setting_firewall.spawn(async move {
             let applied = runtime.apply_network_policy(&policy).await;
-            let was_told = told.swap(applied.is_err(), Ordering::Relaxed);
-            if let (Err(error), false) = (applied, was_told) {
+            let was_reported = reported.swap(applied.is_err(), Ordering::Relaxed);
+            if let (Err(error), false) = (applied, was_reported) {
                 tracing::warn!(
                     error = error_chain(&error),
                     "containers may reach ports of this host and private networks"
@@ -400,7 +400,7 @@ impl Reconciler {
             return;
         }
         self.watching
-            .spawn(async move { disk_watch::look_at_disks(&fleet).await });
+            .spawn(async move { disk_watch::check_disks(&fleet).await });
     }
 
     fn collect_garbage(&mut self) {

@@ -91,8 +91,8 @@ fn resolver(server: Option<SocketAddr>) -> Result<TokioResolver, NetError> {
 }
 
 async fn check_txt(resolver: &TokioResolver, record: &DnsRecord) -> Result<(), String> {
-    let answers = ask(resolver, &record.name, RecordType::TXT).await?;
-    let texts = answers.iter().filter_map(|data| match data {
+    let records = query(resolver, &record.name, RecordType::TXT).await?;
+    let texts = records.iter().filter_map(|data| match data {
         RData::TXT(txt) => Some(txt.txt_data.concat()),
         _ => None,
     });
@@ -116,8 +116,8 @@ async fn check_cname(
 ) -> Result<(), String> {
     let mut at = name.as_str().to_owned();
     for _ in 0..MAX_CHAIN {
-        let answers = ask(resolver, &at, RecordType::CNAME).await?;
-        let next = answers.iter().find_map(|data| match data {
+        let records = query(resolver, &at, RecordType::CNAME).await?;
+        let next = records.iter().find_map(|data| match data {
             RData::CNAME(cname) => Some(cname.0.to_ascii()),
             _ => None,
         });
@@ -136,7 +136,11 @@ async fn check_cname(
 }
 
 /// The records at exactly this name; none is no error.
-async fn ask(resolver: &TokioResolver, name: &str, kind: RecordType) -> Result<Vec<RData>, String> {
+async fn query(
+    resolver: &TokioResolver,
+    name: &str,
+    kind: RecordType,
+) -> Result<Vec<RData>, String> {
     // The dot at the end keeps the system's search domains out of it.
     match resolver.lookup(format!("{name}."), kind).await {
         Ok(lookup) => Ok(lookup.answers().iter().map(|it| it.data.clone()).collect()),

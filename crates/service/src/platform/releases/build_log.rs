@@ -26,7 +26,7 @@ pub(super) struct BuildLog(Vec<String>);
 
 impl BuildLog {
     /// Adds a line.
-    pub(super) fn say(&mut self, line: impl AsRef<str>) {
+    pub(super) fn push(&mut self, line: impl AsRef<str>) {
         let printable = line.as_ref().chars().filter(|c| !c.is_control());
         self.0.push(printable.take(MAX_LINE_CHARS).collect());
     }
@@ -54,11 +54,11 @@ pub(super) async fn note_warnings(
     }
     let json = serde_json::to_string(warnings).map_err(Error::internal)?;
     releases::set_warnings(tx, release, &json).await?;
-    let mut said = BuildLog::default();
+    let mut log = BuildLog::default();
     for warning in warnings {
-        said.say(format!("Warning: {warning}"));
+        log.push(format!("Warning: {warning}"));
     }
-    said.write(tx, release, now).await
+    log.write(tx, release, now).await
 }
 
 /// The build log of a release strictly after `since`, and the state of the release.

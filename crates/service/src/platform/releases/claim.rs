@@ -153,20 +153,20 @@ impl Claim {
         &mut self,
         through: &[ReleaseState],
         failure: Option<Failure>,
-        PendingCommit { said, made }: PendingCommit,
+        PendingCommit { log, made }: PendingCommit,
     ) -> Result<bool> {
         let (release, from, now) = (self.row.id, self.row.state, self.core.now());
         let (lease, steps) = (self.lease.clone(), through.to_vec());
         let last = steps.last().copied().unwrap_or(from);
         let deadline = now.after(time_allowed(&self.core.settings, last));
-        let said = Arc::new(said);
+        let log = Arc::new(log);
         let rows = made.as_ref().map(|made| Arc::clone(&made.rows));
         let moved = self
             .core
             .db
             .transact(move |tx| {
                 let (lease, steps, failure) = (lease.clone(), steps.clone(), failure.clone());
-                let (said, rows) = (Arc::clone(&said), rows.clone());
+                let (log, rows) = (Arc::clone(&log), rows.clone());
                 Box::pin(async move {
                     let way = Transition {
                         release,
@@ -179,7 +179,7 @@ impl Claim {
                     if !apply_transition(tx, &way, now).await? {
                         return Ok(false);
                     }
-                    said.write(tx, release, now).await?;
+                    log.write(tx, release, now).await?;
                     if let Some(rows) = rows {
                         rows.insert(tx).await?;
                     }
@@ -202,7 +202,7 @@ impl Claim {
 #[derive(Default)]
 pub(super) struct PendingCommit {
     /// Lines for the build log.
-    pub(super) said: BuildLog,
+    pub(super) log: BuildLog,
     /// Compressed variants.
     pub(super) made: Option<PreparedVariants>,
 }
@@ -217,20 +217,20 @@ pub(super) struct Built {
     /// How it is served, as JSON; none as usual.
     pub(super) site: Option<String>,
     /// Lines of the build log that are committed with it.
-    pub(super) said: BuildLog,
+    pub(super) log: BuildLog,
     /// What the maker of the release should know.
     pub(super) warnings: Vec<String>,
 }
 
 impl Claim {
     /// Notes lines of the build log at once.
-    pub(super) async fn say(&self, said: BuildLog) -> Result<()> {
-        let (release, now, said) = (self.row.id, self.core.now(), Arc::new(said));
+    pub(super) async fn write_log(&self, log: BuildLog) -> Result<()> {
+        let (release, now, log) = (self.row.id, self.core.now(), Arc::new(log));
         self.core
             .db
             .transact(move |tx| {
-                let said = Arc::clone(&said);
-                Box::pin(async move { said.write(tx, release, now).await })
+                let log = Arc::clone(&log);
+                Box::pin(async move { log.write(tx, release, now).await })
             })
             .await
     }
@@ -315,7 +315,7 @@ impl Claim {
                     artifacts::insert_artifact(tx, artifact, project, &built.manifest).await?;
                     let site = built.site.as_deref();
                     release_queue::set_build(tx, release, artifact, origin, site).await?;
-                    built.said.write(tx, release, now).await?;
+                    built.log.write(tx, release, now).await?;
                     note_warnings(tx, release, &built.warnings, now).await?;
                     Ok(true)
                 })

@@ -91,8 +91,9 @@ pub fn create_release<'a>(
                 }
                 let similar = upload.require_named(core).await?;
                 if draft.spec.platform == Platform::Static {
-                    let said = upload.read_project_files(core, Platform::Static).await?;
-                    let settings = settings.or(said);
+                    let settings_of_file =
+                        upload.read_project_files(core, Platform::Static).await?;
+                    let settings = settings.or(settings_of_file);
                     upload.choose_root(&settings)?;
                     checked.warnings = upload.site_warnings();
                     draft.spec.site = site_json(settings)?;

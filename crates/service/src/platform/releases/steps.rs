@@ -97,7 +97,7 @@ async fn build(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
         (None, Some(source)) => {
             run.commit(None).await?;
             unpack_source(&mut run.claim, source).await?;
-            run.say_built();
+            run.push_build_end();
             Ok(())
         }
         (None, None) => Err(StepError::Failed(source_gone())),
@@ -131,7 +131,7 @@ async fn build_or_reuse(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     match run.claim.spec().artifact {
         Some(files) => {
             if !build_files(&mut run.claim, files).await? {
-                run.say_built();
+                run.push_build_end();
             }
             Ok(())
         }
@@ -240,9 +240,9 @@ impl ReleaseRun<'_> {
     }
 
     /// Ends the build log as a builder of images does.
-    fn say_built(&mut self) {
+    fn push_build_end(&mut self) {
         let release = self.claim.release();
-        self.pending.said.say(format!("{BUILD_END} {release}"));
+        self.pending.log.push(format!("{BUILD_END} {release}"));
     }
 
     /// Commits the states that were entered.
@@ -261,7 +261,7 @@ impl ReleaseRun<'_> {
     async fn fail(&mut self, state: ReleaseState, failure: Failure) -> Result<(), StepError> {
         for (at, line) in failure.message.lines().take(MAX_LINES).enumerate() {
             let begin = if at == 0 { "Failed: " } else { "" };
-            self.pending.said.say(format!("{begin}{line}"));
+            self.pending.log.push(format!("{begin}{line}"));
         }
         self.enter(state);
         self.commit(Some(failure)).await

@@ -207,9 +207,9 @@ impl Upload {
             } else {
                 SiteSettings::from_project_file(bytes, platform)
             };
-            let said = read
+            let settings_of_file = read
                 .map_err(|Invalid(reason)| Error::invalid(format!("files: `{name}`: {reason}")))?;
-            settings = settings.or(said);
+            settings = settings.or(settings_of_file);
         }
         Ok(settings)
     }

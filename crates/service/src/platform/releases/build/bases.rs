@@ -45,7 +45,7 @@ pub(super) async fn pin(
                 }
             }
         }
-        log.say(format!("{name} is {}", image.id));
+        log.push(format!("{name} is {}", image.id));
         ids.insert(name.to_owned(), image.id.to_string());
     }
     log.flush().await?;
@@ -91,7 +91,7 @@ async fn fetch(
             .map_err(broken)?;
         return Ok(found);
     }
-    log.say(format!("Pulling {name}"));
+    log.push(format!("Pulling {name}"));
     log.flush().await?;
     let pulled = match builder.pull(&image, None, None).await {
         Ok(pull) => follow(pull, log).await,

@@ -115,16 +115,18 @@ impl FailedStep<'_> {
             return self.message.lines().next().unwrap_or_default().to_owned();
         };
         let command = command(step);
-        let said = self.tail.error_line();
-        let said = said.map(|line| format!(": {}", shown(line)));
-        let said = said.unwrap_or_default();
+        let error_line = self.tail.error_line();
+        let error_line = error_line.map(|line| format!(": {}", shown(line)));
+        let error_line = error_line.unwrap_or_default();
         match code {
             EXIT_KILLED => format!(
                 "`{command}` was killed; a step of a build may use {} MB of memory",
                 self.memory >> 20
             ),
-            EXIT_NOT_FOUND => format!("`{command}` needs a program that is not in the image{said}"),
-            _ => format!("`{command}` failed with exit code {code}{said}"),
+            EXIT_NOT_FOUND => {
+                format!("`{command}` needs a program that is not in the image{error_line}")
+            }
+            _ => format!("`{command}` failed with exit code {code}{error_line}"),
         }
     }
 }
@@ -238,9 +240,9 @@ mod tests {
                 "COPY failed: no source files were specified",
             ),
         ] {
-            let told = explain(outcome, step, code, lines);
+            let explained = explain(outcome, step, code, lines);
             let readable = readable_step(step).unwrap_or_else(|| step.to_owned());
-            assert_eq!(told, format!("{cause}\n{readable}"));
+            assert_eq!(explained, format!("{cause}\n{readable}"));
         }
     }
 }

@@ -25,13 +25,13 @@ pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), StepError> {
         builder.tag(&name, own_image(claim)).await.map_err(broken)?;
         return Ok(());
     }
-    log.say(format!("Pulling {name}"));
+    log.push(format!("Pulling {name}"));
     log.flush().await?;
     match pull(claim, &name, &mut log).await {
         Ok(()) => {}
         Err(error) if here && !error.is_engine_away() => {
             let why = unavailable(&name, &error).message;
-            log.say(format!("{why}; using the image that is here"));
+            log.push(format!("{why}; using the image that is here"));
             builder.tag(&name, own_image(claim)).await.map_err(broken)?;
         }
         Err(error) if error.is_engine_away() => return Err(broken(error)),
@@ -89,7 +89,7 @@ pub(super) async fn follow(
         // Bytes of layers are too many lines; the rest is what happens.
         if progress.bytes.is_none() && !progress.status.is_empty() {
             let layer = progress.layer.map(|layer| format!("{layer}: "));
-            log.say(format!("{}{}", layer.unwrap_or_default(), progress.status));
+            log.push(format!("{}{}", layer.unwrap_or_default(), progress.status));
         }
     }
     pull.finish().await

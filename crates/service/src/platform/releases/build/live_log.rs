@@ -20,7 +20,7 @@ pub(super) struct LiveLog<'c> {
     /// How many wait, and since when.
     count: usize,
     since: Option<Instant>,
-    said: usize,
+    printed: usize,
 }
 
 impl<'c> LiveLog<'c> {
@@ -30,16 +30,16 @@ impl<'c> LiveLog<'c> {
             waiting: BuildLog::default(),
             count: 0,
             since: None,
-            said: 0,
+            printed: 0,
         }
     }
 
     /// Adds a line.
-    pub(super) fn say(&mut self, line: impl AsRef<str>) {
-        self.said += 1;
-        match self.said {
-            ..=MAX_LINES => self.waiting.say(line.as_ref().trim_end()),
-            said if said == MAX_LINES + 1 => self.waiting.say("… more lines are left out"),
+    pub(super) fn push(&mut self, line: impl AsRef<str>) {
+        self.printed += 1;
+        match self.printed {
+            ..=MAX_LINES => self.waiting.push(line.as_ref().trim_end()),
+            printed if printed == MAX_LINES + 1 => self.waiting.push("… more lines are left out"),
             _ => return,
         }
         self.count += 1;
@@ -69,7 +69,9 @@ impl<'c> LiveLog<'c> {
     pub(super) async fn flush(&mut self) -> Result<()> {
         if self.count > 0 {
             (self.count, self.since) = (0, None);
-            self.claim.say(std::mem::take(&mut self.waiting)).await?;
+            self.claim
+                .write_log(std::mem::take(&mut self.waiting))
+                .await?;
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ async fn build_image(
 ) -> Result<(), StepError> {
     let mut log = LiveLog::new(claim);
     for note in &plan.notes {
-        log.say(note);
+        log.push(note);
     }
     log.flush().await?;
     let mut tail = StepOutput::default();
@@ -156,7 +156,7 @@ async fn build_image(
                 "a build met a layer that is gone"
             );
             let again = "A layer of an earlier build is gone; building once more without them";
-            attempt.log.say(again);
+            attempt.log.push(again);
             attempt.build(false).await?
         }
         built => built,
@@ -195,7 +195,7 @@ impl Attempt<'_, '_> {
             .build(&spec, context.into_stream().boxed());
         while let Some(line) = log.next(build.next_line()).await? {
             self.tail.add(&line);
-            log.say(readable_step(&line).unwrap_or(line));
+            log.push(readable_step(&line).unwrap_or(line));
         }
         log.flush().await?;
         Ok(build.finish().await.map(|_| ()))

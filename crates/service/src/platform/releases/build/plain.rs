@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// What was found, and what a site of it would need.
-struct Looked {
+struct FoundSources {
     sources: StoredSources,
     detected: Detected,
     project_files: BTreeMap<String, Vec<u8>>,
@@ -32,7 +32,7 @@ pub(super) async fn serve_plain(
     plan: &str,
 ) -> Result<Option<StoredSources>, StepError> {
     let settings = Settings::from_release(requested_port(sent), sent).map_err(refused)?;
-    let look = move || {
+    let detection = move || {
         let detected = detect(&sources, &settings)?;
         let mut project_files = BTreeMap::new();
         if detected.platform == Platform::Static {
@@ -43,36 +43,36 @@ pub(super) async fn serve_plain(
                 }
             }
         }
-        Ok(Looked {
+        Ok(FoundSources {
             sources,
             detected,
             project_files,
         })
     };
-    let looked = tokio::task::spawn_blocking(look)
+    let found = tokio::task::spawn_blocking(detection)
         .await
         .map_err(Error::internal)?
         .map_err(refused)?;
-    if looked.detected.platform != Platform::Static {
-        return Ok(Some(looked.sources));
+    if found.detected.platform != Platform::Static {
+        return Ok(Some(found.sources));
     }
-    let mut said = BuildLog::default();
-    said.say("platform auto: nothing here is built, so the files are served as they are");
-    claim.say(said).await?;
-    // For other platforms the same fields mean something else, so nobody has looked at them before.
+    let mut log = BuildLog::default();
+    log.push("platform auto: nothing here is built, so the files are served as they are");
+    claim.write_log(log).await?;
+    // For other platforms the same fields mean something else, so nobody has validated them before.
     let sent = sent.get("platformConfig").map(SiteSettings::from_json);
     let mut site = sent.transpose().map_err(unusable)?.unwrap_or_default();
-    if let Some(root) = looked
+    if let Some(root) = found
         .detected
         .root
-        .filter(|_| looked.project_files.is_empty())
+        .filter(|_| found.project_files.is_empty())
     {
         let root = SiteSettings::from_json(&json!({ "root": root }));
         site = site.or(root.map_err(unusable)?);
     }
     let files = PlainSite {
-        files: looked.sources.into_files(),
-        project_files: looked.project_files,
+        files: found.sources.into_files(),
+        project_files: found.project_files,
         sent: site,
     };
     keep_plain_site(claim, plan, files).await?;

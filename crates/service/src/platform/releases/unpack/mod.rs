@@ -129,8 +129,8 @@ pub(super) async fn unpack_site(
         if files.is_empty() {
             return refuse("site_empty", "the build left no files to serve");
         }
-        let mut said = BuildLog::default();
-        said.say(format!("The site has {} files", files.len()));
+        let mut log = BuildLog::default();
+        log.push(format!("The site has {} files", files.len()));
         Ok(Site {
             manifest: Manifest::new(files),
             config: Some(
@@ -138,7 +138,7 @@ pub(super) async fn unpack_site(
                     .map_err(|error| UnpackError::Broken(error.into()))?,
             ),
             published: publish(staging)?,
-            said,
+            log,
             warnings: Vec::new(),
         })
     };
@@ -163,7 +163,7 @@ async fn keep(claim: &mut Claim, site: Site) -> Result<(), StepError> {
         new: site.published.blobs().to_vec(),
         _held: site.published.hold(),
         site: site.config,
-        said: site.said,
+        log: site.log,
         warnings: site.warnings,
     };
     let kept = claim.keep_build(built).await;
@@ -193,7 +193,7 @@ struct Site {
     /// JSON; none when everything is as usual.
     config: Option<String>,
     published: PublishedBlobs,
-    said: BuildLog,
+    log: BuildLog,
     warnings: Vec<String>,
 }
 
@@ -210,8 +210,8 @@ fn arrange(
         staging,
     } = unpacked;
     let (manifest, settings) = choose_files(files, &project_files, sent, platform)?;
-    let mut said = BuildLog::default();
-    said.say(format!(
+    let mut log = BuildLog::default();
+    log.push(format!(
         "{verb} {} files, {}",
         manifest.files().len(),
         readable(manifest.bytes())
@@ -229,7 +229,7 @@ fn arrange(
         manifest,
         config,
         published: publish(staging)?,
-        said,
+        log,
         warnings,
     })
 }
@@ -263,7 +263,7 @@ fn choose_files(
             SiteSettings::from_project_file(bytes, platform)
         };
         match read {
-            Ok(said) => settings = settings.or(said),
+            Ok(read) => settings = settings.or(read),
             Err(invalid) => return refuse("config_invalid", format!("{name}: {invalid}")),
         }
     }
