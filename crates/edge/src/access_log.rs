@@ -41,7 +41,7 @@ pub struct AccessLog {
     some: Notify,
 }
 
-/// One answered request.
+/// One request with its response.
 pub struct LogEntry<'n> {
     pub request: &'n StaticRequest<'n>,
     /// Which project it was for.
@@ -67,7 +67,7 @@ impl AccessLog {
         }
     }
 
-    /// Notes a request that was answered by this thread.
+    /// Records a request that this thread has served.
     pub fn record(&self, thread: usize, date: &DateCache, now: Timestamp, entry: &LogEntry<'_>) {
         if self.file.is_none() {
             return;

@@ -30,7 +30,7 @@ pub(crate) struct EchoResponse {
     pub(crate) tokens: Tokens,
 }
 
-/// ResponseCache a request.
+/// The response to a request.
 pub(crate) fn respond(
     operation: Operation,
     body: &[u8],
@@ -81,11 +81,11 @@ fn chat(body: &Value, id: CallId, now: Timestamp) -> Result<EchoResponse, Gatewa
         .rev()
         .find(|message| message["role"] == "user")
         .or(messages.last());
-    let heard = last
+    let prompt = last
         .map(|message| text(&message["content"]))
         .unwrap_or_default();
-    let heard: String = heard.chars().take(MAX_ECHO).collect();
-    let reply = format!("This is {ECHO_MODEL}, a test model. You said: {heard}");
+    let prompt: String = prompt.chars().take(MAX_ECHO).collect();
+    let reply = format!("This is {ECHO_MODEL}, a test model. You said: {prompt}");
     let tokens = Tokens {
         prompt: messages
             .iter()

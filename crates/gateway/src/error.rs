@@ -83,8 +83,8 @@ impl GatewayError {
     }
 
     pub(crate) fn no_key() -> Self {
-        let said = "an API key is needed: send it as 'Authorization: Bearer <key>'";
-        Self::denied(AuthError::Unauthorized("missing_key", said))
+        let message = "an API key is needed: send it as 'Authorization: Bearer <key>'";
+        Self::denied(AuthError::Unauthorized("missing_key", message))
     }
 
     pub(crate) fn denied(denied: AuthError) -> Self {
@@ -119,10 +119,10 @@ impl GatewayError {
 
     /// Strict mode: the response of a call that is not on disk is withheld. The call was made: clients must not retry it.
     pub(crate) fn not_recorded() -> Self {
-        let said = "the call was made and will be charged, but it could not be written to disk in time: \
+        let message = "the call was made and will be charged, but it could not be written to disk in time: \
                     usage.durability is strict, so its answer is withheld";
         let status = StatusCode::SERVICE_UNAVAILABLE;
-        Self::new(status, SERVER, "usage_not_recorded", said)
+        Self::new(status, SERVER, "usage_not_recorded", message)
             .header(HeaderName::from_static("x-should-retry"), "false")
     }
 
@@ -136,53 +136,59 @@ impl GatewayError {
     }
 
     pub(crate) fn wrong_method(allow: &'static str) -> Self {
-        let said = "this path does not take that method";
+        let message = "this path does not take that method";
         Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
             INVALID,
             "method_not_allowed",
-            said,
+            message,
         )
         .header(header::ALLOW, allow)
     }
 
     pub(crate) fn too_large(most: u64) -> Self {
-        let said = format!("the body is larger than {most} bytes");
+        let message = format!("the body is larger than {most} bytes");
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             INVALID,
             "body_too_large",
-            said,
+            message,
         )
         .header(header::CONNECTION, "close")
     }
 
     pub(crate) fn too_many_bodies() -> Self {
-        let said = "too many large requests are under way; try again";
-        Self::unavailable("overloaded", said).header(header::CONNECTION, "close")
+        let message = "too many large requests are under way; try again";
+        Self::unavailable("overloaded", message).header(header::CONNECTION, "close")
     }
 
     pub(crate) fn too_many_connections() -> Self {
-        let said = "too many calls to providers are under way; try again";
-        Self::unavailable("overloaded", said)
+        let message = "too many calls to providers are under way; try again";
+        Self::unavailable("overloaded", message)
     }
 
     pub(crate) fn too_many_own_bodies() -> Self {
-        let said = "this account has too many large requests under way; wait until some have ended";
+        let message =
+            "this account has too many large requests under way; wait until some have ended";
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
             "rate_limit_error",
             "too_many_uploads",
-            said,
+            message,
         )
         .header(header::RETRY_AFTER, "1")
         .header(header::CONNECTION, "close")
     }
 
     pub(crate) fn slow_body() -> Self {
-        let said = "the body did not arrive in time";
-        Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, "body_timeout", said)
-            .header(header::CONNECTION, "close")
+        let message = "the body did not arrive in time";
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            INVALID,
+            "body_timeout",
+            message,
+        )
+        .header(header::CONNECTION, "close")
     }
 
     pub(crate) fn broken_body() -> Self {
@@ -222,14 +228,14 @@ impl GatewayError {
 
     pub(crate) fn field_not_allowed(field: RefusedField) -> Self {
         let RefusedField { param, pass_field } = field;
-        let said = format!(
+        let message = format!(
             "`{param}` is not passed to this model's provider, where it may change the model, the routing or the \
              price: leave it out, or ask the operator to add `{pass_field}` to the provider's pass_fields"
         );
         let status = StatusCode::BAD_REQUEST;
         Self {
             param: Some(param.into()),
-            ..Self::new(status, INVALID, "field_not_allowed", said)
+            ..Self::new(status, INVALID, "field_not_allowed", message)
         }
     }
 
@@ -241,26 +247,26 @@ impl GatewayError {
     }
 
     pub(crate) fn model_not_allowed(model: &str) -> Self {
-        let said = format!("this key may not use the model {}", shown(model));
+        let message = format!("this key may not use the model {}", shown(model));
         Self {
             param: Some("model".into()),
             ..Self::new(
                 StatusCode::FORBIDDEN,
                 "permission_error",
                 "model_not_allowed",
-                said,
+                message,
             )
         }
     }
 
     pub(crate) fn model_not_found(model: &str) -> Self {
-        let said = format!(
+        let message = format!(
             "the model {} does not exist; GET models lists those that do",
             shown(model)
         );
         Self {
             param: Some("model".into()),
-            ..Self::new(StatusCode::NOT_FOUND, INVALID, "model_not_found", said)
+            ..Self::new(StatusCode::NOT_FOUND, INVALID, "model_not_found", message)
         }
     }
 
@@ -277,7 +283,7 @@ impl GatewayError {
             Unit::Tokens => ("tokens", "rate_limit_tokens"),
         };
         let wait = span(*retry);
-        let said = format!(
+        let message = format!(
             "the {of} may use {} {name} per minute, and they are used up; try again in {wait}",
             status.limit
         );
@@ -285,7 +291,7 @@ impl GatewayError {
             StatusCode::TOO_MANY_REQUESTS,
             "rate_limit_error",
             code,
-            said,
+            message,
         );
         refusal.limit = Some(Box::new(Limit {
             of,
@@ -323,7 +329,7 @@ impl GatewayError {
             || "it does not reset".to_owned(),
             |at| format!("it resets at {at}"),
         );
-        let said = format!(
+        let message = format!(
             "the {period} budget of the {of}, {}, does not cover this call; {until}",
             budget.amount
         );
@@ -331,7 +337,7 @@ impl GatewayError {
             StatusCode::PAYMENT_REQUIRED,
             "insufficient_quota",
             "budget_exceeded",
-            said,
+            message,
         );
         refusal.limit = Some(Box::new(Limit {
             of,
@@ -365,42 +371,41 @@ impl GatewayError {
     }
 
     pub(crate) fn upstream_auth() -> Self {
-        let said =
+        let message =
             "the provider does not accept this gateway's credentials; its operator has to look";
-        Self::new(StatusCode::BAD_GATEWAY, SERVER, "upstream_auth", said)
+        Self::new(StatusCode::BAD_GATEWAY, SERVER, "upstream_auth", message)
     }
 
     pub(crate) fn upstream_timeout() -> Self {
-        let said = "the provider did not answer in time";
+        let message = "the provider did not answer in time";
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
             SERVER,
             "upstream_timeout",
-            said,
+            message,
         )
     }
 
     pub(crate) fn upstream_error(status: Option<u16>) -> Self {
-        let said: Cow<'static, str> = match status {
+        let message: Cow<'static, str> = match status {
             Some(status) => format!("the provider answered {status}").into(),
             None => "the provider can not be reached or does not speak HTTP".into(),
         };
-        Self::new(StatusCode::BAD_GATEWAY, SERVER, "upstream_error", said)
+        Self::new(StatusCode::BAD_GATEWAY, SERVER, "upstream_error", message)
     }
 
     pub(crate) fn upstream_busy(retry_after: Option<Duration>) -> Self {
-        let said = "the provider takes no more requests at the moment; try again later";
+        let message = "the provider takes no more requests at the moment; try again later";
         let refusal = Self::new(
             StatusCode::TOO_MANY_REQUESTS,
             "rate_limit_error",
             "upstream_rate_limited",
-            said,
+            message,
         );
         let wait = whole_seconds(retry_after.unwrap_or(Duration::from_secs(1)));
         refusal.header(header::RETRY_AFTER, wait.to_string())
     }
 
-    /// The response.
     /// The response with this error, its body as bytes.
     pub(crate) fn into_bytes_response(self) -> Response<Bytes> {
         let envelope = Envelope {
@@ -530,8 +535,8 @@ mod tests {
 
     #[test]
     fn spans_are_written_as_openai_does() {
-        let said = |millis| span(Duration::from_millis(millis));
-        assert_eq!([said(0), said(6), said(999)], ["0ms", "6ms", "999ms"]);
+        let shown = |millis| span(Duration::from_millis(millis));
+        assert_eq!([shown(0), shown(6), shown(999)], ["0ms", "6ms", "999ms"]);
         for nanos in [
             0,
             1,
@@ -545,12 +550,12 @@ mod tests {
             assert_eq!(span_header(span), super::span(span));
         }
         assert_eq!(
-            [said(1000), said(1200), said(59_900)],
+            [shown(1000), shown(1200), shown(59_900)],
             ["1s", "1.2s", "59.9s"]
         );
-        assert_eq!([said(60_000), said(61_001)], ["1m0s", "1m2s"]);
-        assert_eq!([said(59_901), said(3_599_001)], ["1m0s", "1h0m0s"]);
-        assert_eq!(said(7_380_000), "2h3m0s");
+        assert_eq!([shown(60_000), shown(61_001)], ["1m0s", "1m2s"]);
+        assert_eq!([shown(59_901), shown(3_599_001)], ["1m0s", "1h0m0s"]);
+        assert_eq!(shown(7_380_000), "2h3m0s");
         assert_eq!(span(Duration::from_micros(1)), "1ms");
     }
 

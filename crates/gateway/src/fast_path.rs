@@ -1,7 +1,7 @@
 //! Fast path of the inference listener: ordinary calls over plain HTTP/1.1, without hyper.
 //!
 //! A connection begins here. As long as its requests are ordinary (a POST of a call whose body is
-//! small, announced and there) they are read, relayed and answered with as few copies and system
+//! small, announced and there) they are read, relayed and responded to with as few copies and system
 //! calls as it takes. The first request that is anything else hands the connection over to hyper,
 //! together with what was read of it.
 //!
@@ -114,8 +114,8 @@ pub async fn serve(
         cancel.store(false, Ordering::Relaxed);
         client.pipelined.begin(reader.bytes().len() - end);
         let outcome = {
-            let answering = pin!(handler.handle(route, Box::new(request)));
-            while_connected(&mut client.stream, &mut client.pipelined, answering).await
+            let response = pin!(handler.handle(route, Box::new(request)));
+            while_connected(&mut client.stream, &mut client.pipelined, response).await
         };
         let Some(response) = outcome else {
             return Outcome::Closed(Some(client.stream));
@@ -217,8 +217,8 @@ impl Head {
             let is = |known: &str| header.name.eq_ignore_ascii_case(known);
             match header.name.len() {
                 14 if is("content-length") => {
-                    let said = usize::try_from(parse_digits(header.value)?).ok()?;
-                    if body.replace(said).is_some() {
+                    let length = usize::try_from(parse_digits(header.value)?).ok()?;
+                    if body.replace(length).is_some() {
                         return None;
                     }
                 }
@@ -282,7 +282,7 @@ async fn send(
 ) -> (Option<Client>, bool) {
     client.output = buffer_pool::acquire();
     let end = write_head(&mut client.output, &response, date, close);
-    // What was said of it is not kept for as long as it takes.
+    // What is known of it is not kept for as long as it takes.
     let mut body = response.into_body();
     if end == BodyEncoding::Chunked && body.is_stream() {
         return client.send_stream(body).await;

@@ -67,7 +67,7 @@ impl Gateway {
         })
     }
 
-    /// Says who answers from now on. On an error everything stays as it was. Reads certificate files.
+    /// Says who serves calls from now on. On an error everything stays as it was. Reads certificate files.
     pub fn set_providers(&self, providers: &[Provider], echo: bool) -> Result<(), Invalid> {
         let previous = self.catalogue.load_full();
         let new = Catalogue::build(providers, echo, &previous, &self.metrics)?;

@@ -130,9 +130,9 @@ mod tests {
             trace.parent,
             Some([0xb7, 0xad, 0x6b, 0x71, 0x69, 0x20, 0x33, 0x31])
         );
-        let told = trace.header();
-        assert!(told.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && told.ends_with("-01"));
-        assert_ne!(told, parent);
+        let sent = trace.header();
+        assert!(sent.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && sent.ends_with("-01"));
+        assert_ne!(sent, parent);
         // Its caller does not want it recorded.
         let unwanted = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
         assert_eq!(begin(100, Some(unwanted)), None);

@@ -70,7 +70,7 @@ impl BodyHeaders {
     }
 
     /// The framing of a response with these fields. `bodiless` by its status or its request (section 6.3, rules 1 and
-    /// 2): 1xx, 204, 304, and whatever answers HEAD.
+    /// 2): 1xx, 204, 304, and every response to HEAD.
     #[inline]
     pub fn response_framing(self, bodiless: bool) -> Framing {
         match self.content_length {

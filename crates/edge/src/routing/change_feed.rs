@@ -70,12 +70,12 @@ impl Routes {
     /// next time and does not keep the others waiting.
     pub(super) async fn apply_changes(&self) -> Result<()> {
         let _one_at_a_time = self.settling.lock().await;
-        let heard = lock(&self.dirty).clone();
-        if heard.everything {
+        let pending = lock(&self.dirty).clone();
+        if pending.everything {
             self.read_all().await?;
         }
         let (mut unsettled, mut outcome) = (HashSet::new(), Ok(()));
-        for project in &heard.projects {
+        for project in &pending.projects {
             if let Err(error) = self.apply_project_change(*project).await {
                 unsettled.insert(*project);
                 outcome = Err(error);
@@ -83,11 +83,11 @@ impl Routes {
         }
         // Changes that arrived meanwhile stay pending.
         let mut dirty = lock(&self.dirty);
-        if heard.everything {
+        if pending.everything {
             dirty.everything = false;
         }
         dirty.projects.retain(|project| {
-            let settled = heard.projects.contains(project) && !unsettled.contains(project);
+            let settled = pending.projects.contains(project) && !unsettled.contains(project);
             let stale = || {
                 self.projects()
                     .get(project)

@@ -26,7 +26,7 @@ impl HostCertificates {
             || self.files.as_ref().is_some_and(|it| it.covers(host))
     }
 
-    /// What to answer to an ACME server that asks for this token.
+    /// The response to an ACME server that asks for this token.
     pub(crate) async fn http_challenge(&self, token: &str) -> Option<String> {
         self.acme.as_ref()?.http_challenge(token).await
     }

@@ -41,7 +41,7 @@ pub(crate) struct CallAccount {
     /// Tokens of prompts that were sent in vain, and what they may have cost.
     lost: u64,
     owed: Amount,
-    /// Where it is in_flight_guard that it is under way, unless it is on record.
+    /// Where it is recorded that it is under way, unless it is on record.
     in_flight_guard: Option<InFlightGuard>,
     /// Whether a provider may bill an attempt that nothing is known of.
     unsettled: bool,

@@ -1,4 +1,4 @@
-//! What a call is taken to need before it goes out: likely, for rates, and at max_cost, for money.
+//! What a call is taken to need before it goes out: likely, for rates, and at most, for money.
 
 use crate::request::request_fields::RequestFields;
 use crate::upstream::catalogue::Model;

@@ -107,7 +107,7 @@ pub(crate) async fn call_with_fallback(
         account.set_series(&target.series);
         match call_with_retries(worker, call, target, account, now).await {
             Ok(response) => {
-                permit.answered(account.first_byte_at());
+                permit.response_began(account.first_byte_at());
                 return Ok(response);
             }
             Err(error) => {

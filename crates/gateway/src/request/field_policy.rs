@@ -362,13 +362,13 @@ mod tests {
         let usual = rules(&[], false);
         for field in RESTRICTED {
             assert!(field.len() <= MAX_WORD, "{field}");
-            let said = format!(r#","{field}":["x"]"#);
-            assert_eq!(refused(&usual, &said).as_deref(), Some(field));
-            let other = said.to_uppercase();
+            let fields = format!(r#","{field}":["x"]"#);
+            assert_eq!(refused(&usual, &fields).as_deref(), Some(field));
+            let other = fields.to_uppercase();
             assert_eq!(refused(&usual, &other).as_deref(), Some(field), "{other}");
-            let escaped = said.replacen('e', r"\u0065", 1);
+            let escaped = fields.replacen('e', r"\u0065", 1);
             assert_eq!(refused(&usual, &escaped).as_deref(), Some(field));
-            assert_eq!(refused(&rules(&[field], false), &said), None);
+            assert_eq!(refused(&rules(&[field], false), &fields), None);
             let nothing = format!(r#","{field}":null"#);
             assert_eq!(refused(&usual, &nothing), None, "{field}");
             let nested = format!(r#","metadata":{{"{field}":1}}"#);
@@ -405,12 +405,24 @@ mod tests {
             (r#"[{"type":"web_search"}]"#, "not_an_object"),
         ] {
             for field in ["tools", "Tools"] {
-                let said = format!(r#","{field}":[{function},{tool}]"#);
-                assert_eq!(refused(&usual, &said).unwrap(), "tools[1].type", "{said}");
+                let fields = format!(r#","{field}":[{function},{tool}]"#);
+                assert_eq!(
+                    refused(&usual, &fields).unwrap(),
+                    "tools[1].type",
+                    "{fields}"
+                );
                 let passed = format!("tools.{kind}");
-                assert_eq!(refused(&rules(&[&passed], false), &said), None, "{said}");
+                assert_eq!(
+                    refused(&rules(&[&passed], false), &fields),
+                    None,
+                    "{fields}"
+                );
                 let other = rules(&["tools.other", "tools"], false);
-                assert_eq!(refused(&other, &said).unwrap(), "tools[1].type", "{said}");
+                assert_eq!(
+                    refused(&other, &fields).unwrap(),
+                    "tools[1].type",
+                    "{fields}"
+                );
             }
         }
         for (tool, kind) in [
@@ -426,11 +438,15 @@ mod tests {
             (r#"{"type":"function","Function":{"name":"a"}}"#, "Function"),
             (r#"{"type":"function","my_own":false}"#, "my_own"),
         ] {
-            let said = format!(r#","tools":[{function},{tool}]"#);
+            let fields = format!(r#","tools":[{function},{tool}]"#);
             let named = format!("tools[1].{kind}");
-            assert_eq!(refused(&usual, &said), Some(named), "{said}");
+            assert_eq!(refused(&usual, &fields), Some(named), "{fields}");
             let passed = format!("tools.{kind}");
-            assert_eq!(refused(&rules(&[&passed], false), &said), None, "{said}");
+            assert_eq!(
+                refused(&rules(&[&passed], false), &fields),
+                None,
+                "{fields}"
+            );
         }
         for fine in [
             "[]",
@@ -443,8 +459,8 @@ mod tests {
             r#"[{"type":"custom","name":"a","format":{"type":"text"},"annotations":{}}]"#,
             r#"[{"name":"a","parameters":{},"required":["b"],"returns":{}}]"#,
         ] {
-            let said = format!(r#","tools":{fine}"#);
-            assert_eq!(refused(&usual, &said), None, "{said}");
+            let fields = format!(r#","tools":{fine}"#);
+            assert_eq!(refused(&usual, &fields), None, "{fields}");
         }
         let elsewhere = r#","metadata":{"tools":[{"type":"web_search"}]}"#;
         assert_eq!(refused(&usual, elsewhere), None);
@@ -453,7 +469,7 @@ mod tests {
     #[test]
     fn tools_are_looked_at_wherever_and_however_they_are_listed() {
         let usual = rules(&[], false);
-        for (said, param) in [
+        for (fields, param) in [
             (
                 r#","functions":[{"name":"a"},{"googleSearch":{}}]"#,
                 "functions[1].googleSearch",
@@ -469,7 +485,7 @@ mod tests {
             (r#","tools":{"googleSearch":{}}"#, "tools[0].googleSearch"),
             (r#","tools":"web_search""#, "tools[0].type"),
         ] {
-            assert_eq!(refused(&usual, said).unwrap(), param, "{said}");
+            assert_eq!(refused(&usual, fields).unwrap(), param, "{fields}");
         }
         let legacy =
             r#","functions":[{"name":"a","description":"b","parameters":{"type":"object"}}]"#;
@@ -499,11 +515,15 @@ mod tests {
             (r#"{"type":"function","name":"NAME"}"#, "name"),
         ] {
             for name in SERVER_FUNCTIONS {
-                let said = format!(r#","tools":[{}]"#, tool.replace("NAME", name));
+                let fields = format!(r#","tools":[{}]"#, tool.replace("NAME", name));
                 let named = format!("tools[0].{member}");
-                assert_eq!(refused(&usual, &said), Some(named), "{said}");
+                assert_eq!(refused(&usual, &fields), Some(named), "{fields}");
                 let passed = format!("tools.{name}");
-                assert_eq!(refused(&rules(&[&passed], false), &said), None, "{said}");
+                assert_eq!(
+                    refused(&rules(&[&passed], false), &fields),
+                    None,
+                    "{fields}"
+                );
             }
             for name in [
                 "google_search",
@@ -511,15 +531,15 @@ mod tests {
                 "googlesearch",
                 "googleSearch2",
             ] {
-                let said = format!(r#","tools":[{}]"#, tool.replace("NAME", name));
-                assert_eq!(refused(&usual, &said), None, "{said}");
+                let fields = format!(r#","tools":[{}]"#, tool.replace("NAME", name));
+                assert_eq!(refused(&usual, &fields), None, "{fields}");
             }
         }
         let legacy = r#","functions":[{"name":"a"},{"name":"googleSe\u0061rch"}]"#;
         assert_eq!(refused(&usual, legacy).unwrap(), "functions[1].name");
         let parameter = r#"{"name":"a","parameters":{"name":"googleSearch","function":{"name":"googleSearch"}}}"#;
-        let said = format!(r#","tools":[{{"type":"function","function":{parameter}}}]"#);
-        assert_eq!(refused(&usual, &said), None, "only its own name");
+        let fields = format!(r#","tools":[{{"type":"function","function":{parameter}}}]"#);
+        assert_eq!(refused(&usual, &fields), None, "only its own name");
         let some = rules(&["tools.web_search", "tools.googleSearch"], false);
         let two = r#","tools":[{"function":{"name":"googleSearch","name":"urlContext"}}]"#;
         assert_eq!(refused(&some, two).unwrap(), "tools[0].function.name");
@@ -556,8 +576,8 @@ mod tests {
                 false,
             ),
         ] {
-            let said = format!(r#","tools":[{tool}]"#);
-            assert_eq!(refused(&some, &said).is_none(), is_fine, "{said}");
+            let fields = format!(r#","tools":[{tool}]"#);
+            assert_eq!(refused(&some, &fields).is_none(), is_fine, "{fields}");
         }
         // Also behind more options than are recorded.
         let options: Vec<_> = (0..2 * MAX_EXTRA)
@@ -565,8 +585,8 @@ mod tests {
             .collect();
         let options = options.join(",");
         for (member, is_fine) in [("code_execution", false), ("other", true)] {
-            let said = format!(r#","tools":[{{"type":"web_search",{options},"{member}":{{}}}}]"#);
-            assert_eq!(refused(&some, &said).is_none(), is_fine, "{member}");
+            let fields = format!(r#","tools":[{{"type":"web_search",{options},"{member}":{{}}}}]"#);
+            assert_eq!(refused(&some, &fields).is_none(), is_fine, "{member}");
         }
     }
 
@@ -604,8 +624,8 @@ mod tests {
             } else {
                 r#""x""#
             };
-            let said = format!(r#","{field}":{value}"#).replace(r#","messages":"x""#, "");
-            assert_eq!(refused(&strict, &said), None, "{field}");
+            let fields = format!(r#","{field}":{value}"#).replace(r#","messages":"x""#, "");
+            assert_eq!(refused(&strict, &fields), None, "{field}");
         }
         assert_eq!(refused(&strict, r#","top_k":4,"seed":1,"n":2"#), None);
         assert_eq!(refused(&strict, r#","my_own":1"#).unwrap(), "my_own");

@@ -1,4 +1,4 @@
-//! Which models there are and who answers them. Built anew when providers change, then only read.
+//! Which models there are and who serves them. Built anew when providers change, then only read.
 
 use crate::metrics::{Registry, Series};
 use crate::upstream::health::{Health, Notice};
@@ -34,7 +34,7 @@ pub(crate) struct Catalogue {
 /// A model that callers can name.
 pub(crate) struct Model {
     pub(crate) id: Arc<str>,
-    /// Who answers it; the built-in model has none.
+    /// Who serves it; the built-in model has none.
     pub(crate) targets: Vec<Arc<Target>>,
     /// What it costs at most.
     pub(crate) max_price: Price,
@@ -157,11 +157,11 @@ impl Model {
             completion: most.completion.max(target.price.completion),
         });
         let contexts = targets.iter().map(|target| target.context_length);
-        let told = contexts.clone().collect::<Option<Vec<_>>>();
+        let bounds = contexts.clone().collect::<Option<Vec<_>>>();
         Self {
             max_price,
             context_length: contexts.flatten().max(),
-            context_bound: told.and_then(|contexts| contexts.into_iter().max()),
+            context_bound: bounds.and_then(|contexts| contexts.into_iter().max()),
             attempts: targets
                 .iter()
                 .map(|target| u64::from(target.upstream.retries) + 1)
@@ -211,8 +211,8 @@ impl Target {
                 tracing::warn!(provider, ?why, "a provider keeps failing: it gets a pause");
             }
             Notice::Failed => {
-                let said = "a provider failed; more of that is not reported for a minute";
-                tracing::warn!(provider, ?why, "{said}");
+                let message = "a provider failed; more of that is not reported for a minute";
+                tracing::warn!(provider, ?why, "{message}");
             }
             Notice::Nothing => tracing::debug!(provider, ?why, "a provider failed"),
         }
@@ -316,8 +316,8 @@ pub(crate) mod tests {
                 &Catalogue::default(),
                 &Registry::default(),
             );
-            let said = built.err().map(|error| error.to_string()).unwrap();
-            assert!(said.contains("provider a"), "{bad}: {said}");
+            let message = built.err().map(|error| error.to_string()).unwrap();
+            assert!(message.contains("provider a"), "{bad}: {message}");
         }
     }
 }

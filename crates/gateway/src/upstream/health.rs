@@ -228,7 +228,7 @@ impl BreakerPermit<'_> {
 
     /// The response has begun, which is enough for a probe. Otherwise its end decides: see [`Health::succeeded`] and
     /// [`Health::response_failed`].
-    pub(crate) fn answered(self, now: Instant) {
+    pub(crate) fn response_began(self, now: Instant) {
         if self.probe {
             self.succeeded(now);
         }

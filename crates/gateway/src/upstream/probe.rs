@@ -31,15 +31,15 @@ pub(crate) async fn probe(provider: &Provider) -> Result<u16, String> {
         base.authority,
         env!("CARGO_PKG_VERSION"),
     );
-    let asked = async {
+    let status = async {
         let address = (upstream.host.as_str(), upstream.port);
         let stream = TcpStream::connect(address).await;
         let stream = stream.map_err(|error| format!("it cannot be reached: {error}"))?;
         let status = match &upstream.tls {
-            None => ask(stream, &head).await,
+            None => send_request(stream, &head).await,
             Some((connector, name)) => {
                 let stream = connector.connect(name.clone(), stream).await;
-                ask(
+                send_request(
                     stream.map_err(|error| format!("TLS fails: {error}"))?,
                     &head,
                 )
@@ -48,12 +48,15 @@ pub(crate) async fn probe(provider: &Provider) -> Result<u16, String> {
         };
         status.map_err(|error| format!("it does not answer properly: {error}"))
     };
-    timeout(PROBE_TIMEOUT, asked)
+    timeout(PROBE_TIMEOUT, status)
         .await
         .map_err(|_| "it does not answer within 10 seconds".to_owned())?
 }
 
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, head: &str) -> io::Result<u16> {
+async fn send_request<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    head: &str,
+) -> io::Result<u16> {
     stream.write_all(head.as_bytes()).await?;
     stream.flush().await?;
     let mut line = [0; STATUS_BYTES];

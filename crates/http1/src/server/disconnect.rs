@@ -1,4 +1,4 @@
-//! Noticing that a client is gone while its request is answered, and keeping what it sends meanwhile.
+//! Noticing that a client is gone while its request is under way, and keeping what it sends meanwhile.
 //!
 //! A disconnect shows only in reading, so the socket is read during the response. What comes is either the next request
 //! (pipelining, RFC 9112, section 9.3.2), which is kept up to a limit, or the end of the stream. The end may be a client
@@ -21,11 +21,11 @@ use tokio::time::{Sleep, sleep};
 /// What a client may send before its responses are there. Beyond it the socket is not read, and TCP slows the client.
 const MAX_PIPELINED_INPUT: usize = 64 * 1024;
 
-/// What a client sends while it is answered.
+/// What a client sends before its request has its response.
 #[derive(Debug, Default)]
 pub struct PipelinedInput {
     bytes: Vec<u8>,
-    /// Bytes that had come before, behind the request that is answered.
+    /// Bytes that had come before, behind that request.
     before: usize,
     /// Whether the end of the stream was read.
     ended: bool,
@@ -200,8 +200,8 @@ mod tests {
             while client.try_write(&[b'x'; 4096]).is_ok() {}
             pipelined.begin(input.bytes().len());
             // Long enough for what was sent to come.
-            let answering = std::pin::pin!(tokio::time::sleep(std::time::Duration::from_millis(2)));
-            while_connected(&mut server, &mut pipelined, answering).await;
+            let response = std::pin::pin!(tokio::time::sleep(std::time::Duration::from_millis(2)));
+            while_connected(&mut server, &mut pipelined, response).await;
             pipelined.move_to(&mut input);
             assert!(input.bytes().len() < MAX_PIPELINED_INPUT + 1024);
             input.advance(2000);

@@ -5,12 +5,12 @@ use std::io;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// Bytes of one read. A client must not be able to send so much at once that others wait until all of it is answered.
+/// Bytes of one read. A client must not be able to send so much at once that others wait until all of it got a response.
 const MAX_READ: usize = 8 * 1024;
 /// Capacity that a connection keeps after a large request.
 const MAX_IDLE_CAPACITY: usize = 8 * 1024;
 
-/// What was read of a connection and not answered yet.
+/// What was read of a connection and has no response yet.
 ///
 /// Consumed bytes are removed when more is read, and not after each of many pipelined requests: that would move the rest
 /// of the buffer every time.
@@ -21,19 +21,19 @@ pub struct Input {
 }
 
 impl Input {
-    /// The bytes that are to be answered.
+    /// The bytes that have no response yet.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.consumed..]
     }
 
-    /// Whether there is nothing to be answered.
+    /// Whether all bytes have their response.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.consumed == self.bytes.len()
     }
 
-    /// Marks so many bytes as answered.
+    /// Marks so many bytes as done.
     #[inline]
     pub fn advance(&mut self, count: usize) {
         self.consumed = (self.consumed + count).min(self.bytes.len());
@@ -65,7 +65,7 @@ impl Input {
             > 0)
     }
 
-    /// The bytes that are to be answered, for who goes on with the connection.
+    /// The bytes that have no response yet, for who goes on with the connection.
     pub fn into_bytes(mut self) -> Vec<u8> {
         self.bytes.drain(..self.consumed);
         self.bytes

@@ -41,6 +41,6 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 pub enum Outcome {
     /// The connection is over and can be closed; none when the stream was lost with the task that had it.
     Closed(Option<TcpStream>),
-    /// hyper goes on with the connection; this was read of it and not answered.
+    /// hyper goes on with the connection; this was read of it and has no response yet.
     Fallback(TcpStream, Input),
 }

@@ -9,7 +9,7 @@ const MAX_HEADERS: usize = 64;
 /// What the fast path makes of the bytes that were read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<T> {
-    /// A request that it can answer.
+    /// A request that the fast path supports.
     Supported(T),
     /// The rest of the head has to come.
     Partial,
@@ -17,7 +17,7 @@ pub enum Parsed<T> {
     Unsupported,
 }
 
-/// Parses a head. `supported` gets it with its length in bytes, and returns what is needed to answer the request, or
+/// Parses a head. `supported` gets it with its length in bytes, and returns what is needed for the response, or
 /// none when it has something about it that the fast path does not handle.
 ///
 /// The fast path refuses nothing itself: whatever httparse, the limits or the check for bare LF do not accept is

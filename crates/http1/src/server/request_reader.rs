@@ -14,8 +14,8 @@ pub struct RequestReader<'p, 't, C> {
     timeout: KeepAliveTimeout<C>,
     /// Ready when the connection shall close.
     closing: Pin<&'p mut WaitForCancellationFuture<'t>>,
-    /// Whether a request was answered: before, the time for the first one runs from the beginning.
-    answered: bool,
+    /// Whether a request got its response: before, the time for the first one runs from the beginning.
+    responded: bool,
 }
 
 impl<'p, 't, C: ConnectionState> RequestReader<'p, 't, C> {
@@ -28,11 +28,11 @@ impl<'p, 't, C: ConnectionState> RequestReader<'p, 't, C> {
             input: Input::default(),
             timeout,
             closing,
-            answered: false,
+            responded: false,
         }
     }
 
-    /// What was read and not answered.
+    /// What was read and has no response yet.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.input.bytes()
@@ -42,7 +42,7 @@ impl<'p, 't, C: ConnectionState> RequestReader<'p, 't, C> {
     /// connection shall close and no request has begun.
     pub async fn read(&mut self, stream: &mut TcpStream) -> bool {
         let idle = self.input.is_empty();
-        match (idle, self.answered) {
+        match (idle, self.responded) {
             (true, false) => {}
             (true, true) => self.timeout.wait_for_request(),
             (false, _) => self.timeout.wait_for_head(),
@@ -74,16 +74,16 @@ impl<'p, 't, C: ConnectionState> RequestReader<'p, 't, C> {
         true
     }
 
-    /// A request of so many bytes was answered; the next ones may have come meanwhile.
+    /// A request of so many bytes got its response; the next ones may have come meanwhile.
     #[inline]
     pub fn finish(&mut self, length: usize, pipelined: &mut PipelinedInput) {
         self.input.advance(length);
         pipelined.move_to(&mut self.input);
         self.timeout.request_done();
-        self.answered = true;
+        self.responded = true;
     }
 
-    /// What was read and not answered, for who goes on with the connection.
+    /// What was read and has no response yet, for who goes on with the connection.
     pub fn into_input(self) -> Input {
         self.input
     }
