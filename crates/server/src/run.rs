@@ -27,7 +27,6 @@ use axum::{Extension, Router};
 use estrade_edge::metrics::EdgeMetrics;
 use estrade_listener::{Listener, ListenerOptions, Port, worker_count};
 use estrade_model::error::error_chain;
-use estrade_service::ai::usage;
 use estrade_service::platform::containers::Reconciler;
 use estrade_service::platform::releases::{self, Worker};
 use estrade_service::{Core, Services, gc, platform::domains, write_probe};
@@ -160,17 +159,16 @@ impl Server {
         let ai_listener = ListenerAddress::new(ai_addr, ai_tls);
         let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
-        let services = Services::new(&core);
+        let services = Services::new(&core).map_err(io::Error::other)?;
         services.publisher.set(edge.edge.publisher());
-        let ledger = usage::new_ledger(&core).map_err(io::Error::other)?;
         let (gateway, exporter) = inference::open(
             &core,
             &services.keys,
-            &ledger,
+            &services.ledger,
             &options.inference,
             upstreams,
         )?;
-        inference::open_journal(&ledger, &gateway, &options.calls).await?;
+        inference::open_journal(&services.ledger, &gateway, &options.calls).await?;
         let origins = options.inference.cors.clone();
         let InferenceOptions {
             providers, echo, ..
@@ -181,8 +179,8 @@ impl Server {
             .await
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
         let app = Arc::new(App {
+            ledger: Arc::clone(&services.ledger),
             services,
-            ledger,
             relay: gateway.relay(),
             gateway,
             providers,

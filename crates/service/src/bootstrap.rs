@@ -4,7 +4,6 @@ use crate::core::Core;
 use crate::jobs::Jobs;
 use crate::keyring::{self, Audience, Keyring};
 use crate::open_error::cannot;
-use crate::priority_gate::PriorityGate;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::settings::Settings;
 use crate::{Error, first_start, identity::accounts, integrity, random};
@@ -92,7 +91,6 @@ async fn open_installation(
         settings,
         master,
         keyring: ArcSwap::from_pointee(keyring),
-        priority_gate: PriorityGate::default(),
         jobs: Jobs::default(),
     }))
 }

@@ -2,7 +2,6 @@
 
 use crate::jobs::Jobs;
 use crate::keyring::Keyring;
-use crate::priority_gate::PriorityGate;
 use crate::seal::MasterKey;
 use crate::settings::Settings;
 use crate::{Result, random};
@@ -31,8 +30,6 @@ pub struct Core {
     pub(crate) master: MasterKey,
     /// Signs and checks tokens.
     pub(crate) keyring: ArcSwap<Keyring>,
-    /// Lets background work yield to foreground requests.
-    pub(crate) priority_gate: PriorityGate,
     /// What background jobs report.
     pub jobs: Jobs,
 }

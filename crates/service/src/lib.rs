@@ -19,7 +19,6 @@ pub mod jobs;
 mod keyring;
 mod open_error;
 pub mod platform;
-mod priority_gate;
 mod publisher;
 mod random;
 pub mod recent_errors;

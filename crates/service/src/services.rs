@@ -3,6 +3,7 @@
 //! Each owns what it keeps in memory; [`Core`] has what all of them need and knows none of them.
 
 use crate::ai::key_check::KeyCheck;
+use crate::ai::usage::{self, Ledger};
 use crate::idempotency::Idempotency;
 use crate::identity::credentials::AccountTokens;
 use crate::identity::login::Logins;
@@ -38,6 +39,8 @@ pub struct Services {
     pub sessions: Arc<Sessions>,
     /// Checks AI keys.
     pub keys: Arc<KeyCheck>,
+    /// Accounts for calls.
+    pub ledger: Arc<Ledger>,
     /// Carries requests with an idempotency key out once.
     pub idempotency: Arc<Idempotency>,
     /// Looks for damage of the database.
@@ -64,18 +67,19 @@ pub struct Services {
 
 impl Services {
     /// Builds every feature; none of them does anything yet.
-    pub fn new(core: &Arc<Core>) -> Self {
+    pub fn new(core: &Arc<Core>) -> Result<Self> {
         let (publisher, logs) = (Arc::default(), Arc::default());
         let log_collector = LogCollector::new(core, &logs);
         let logins = Arc::new(Logins::new(core));
         let fleet = Fleet::new(core, &publisher, &log_collector);
         let meter = UsageMeter::new(&fleet);
         let traffic = Arc::new(TrafficRecorder::new(core, &publisher, &meter));
-        Self {
+        Ok(Self {
             tokens: Arc::new(AccountTokens::new(core)),
             sessions: Arc::new(Sessions::new(core, &logins)),
             logins,
             keys: Arc::new(KeyCheck::new(core)),
+            ledger: usage::new_ledger(core)?,
             idempotency: Arc::new(Idempotency::new(core)),
             integrity: Arc::new(IntegrityCheck::new(core.db.clone())),
             write_probe: Arc::new(WriteProbe::new(core.db.clone(), core.blobs.clone())),
@@ -87,7 +91,7 @@ impl Services {
             meter,
             traffic,
             fleet,
-        }
+        })
     }
 
     /// Returns when the caller's credential has ended; for streams, in which nothing may happen for long.

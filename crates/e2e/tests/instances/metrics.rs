@@ -168,7 +168,7 @@ async fn without_instances_the_engine_is_left_alone() {
         }
     });
     let core = lonely(&directory.path().join("data"), path).await;
-    let meter = Services::new(&core).meter;
+    let meter = Services::new(&core).unwrap().meter;
     let count = || asked.load(Ordering::Relaxed);
     let mut measuring = Measuring::default();
     for _ in 0..20 {

@@ -35,7 +35,7 @@ pub fn ledger_context(core: &Core) -> LedgerContext {
 }
 
 /// Builds the ledger of this server; it writes nothing before it runs.
-pub fn new_ledger(core: &Core) -> Result<Arc<Ledger>> {
+pub(crate) fn new_ledger(core: &Core) -> Result<Arc<Ledger>> {
     Ledger::new(ledger_context(core)).map_err(Error::internal)
 }
 

@@ -55,7 +55,7 @@ impl Installation {
         settings.containers.host = EngineHost::Unix(directory.path().join("no-engine.sock"));
         let core = bootstrap::open(&paths, settings).await.unwrap();
         Self {
-            services: Services::new(&core),
+            services: Services::new(&core).unwrap(),
             core,
             paths,
             _directory: directory,

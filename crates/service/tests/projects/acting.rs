@@ -116,7 +116,7 @@ pub(crate) struct RunningWorker {
 
 impl RunningWorker {
     pub(crate) fn start(core: &Arc<Core>) -> Self {
-        Self::start_with(Services::new(core))
+        Self::start_with(Services::new(core).unwrap())
     }
 
     pub(crate) fn start_with(services: Services) -> Self {

@@ -314,7 +314,7 @@ async fn what_was_shown_before_the_commit_is_never_something_else(at: &Installat
         shown: Mutex::default(),
     });
     let edge: Arc<dyn Publisher> = Arc::clone(&onlooker) as _;
-    let services = Services::new(core);
+    let services = Services::new(core).unwrap();
     services.publisher.set(Arc::downgrade(&edge));
     create(core, &ada, "late").await;
     create(core, &ada, "shop").await;

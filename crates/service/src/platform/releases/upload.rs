@@ -1,12 +1,11 @@
 //! The files of a new release on their way in.
 
-use super::compress::{EagerCompressor, UploadScope};
+use super::compress::{EagerCompressor, ForegroundGuard, PriorityGate, UploadScope};
 use super::incoming::cleaned_up;
 use super::known::{self, SimilarArtifact};
 use super::layout::{inside, is_project_file, warn_of_sources};
 use super::limits::{ReleaseLimits, storing};
 use crate::identity::access::ProjectOperation;
-use crate::priority_gate::{ForegroundGuard, PriorityGate};
 use crate::{Core, Error, Result, Scope, platform::projects};
 use bytes::Bytes;
 use estrade_blobs::{BlobError, Digest, HashedContent, PublishedBlobs, Staging};
@@ -72,7 +71,7 @@ pub async fn begin_upload(
         project_files: BTreeMap::new(),
         bytes: 0,
         limits,
-        priority_gate: core.priority_gate.clone(),
+        priority_gate: eager.priority_gate().clone(),
         foreground: None,
     })
 }

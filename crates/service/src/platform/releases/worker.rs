@@ -261,7 +261,7 @@ async fn work_on(
     lost: CancellationToken,
 ) -> RunOutcome {
     let (core, release) = (Arc::clone(claim.core()), claim.release());
-    let _foreground = core.priority_gate.enter_foreground();
+    let _foreground = eager.priority_gate().enter_foreground();
     let work = async {
         let done = run_release(claim, &fleet, &eager).await?;
         if done == RunOutcome::NeedsBuild {

@@ -4,6 +4,7 @@
 //! cache with quick variants meanwhile; the build of the release takes what it finds there and makes the
 //! rest itself. Correctness never depends on a hit.
 
+use super::priority_gate::PriorityGate;
 use estrade_archive::codecs::Codecs;
 use estrade_archive::file_types::{MIN_SIZE, looks_like_text};
 use estrade_blobs::{Digest, DigestMap};
@@ -31,9 +32,13 @@ pub(super) fn core_count() -> usize {
     *CORES
 }
 
-/// Contents and their quick variants. Clones share them.
+/// Contents and their quick variants, and the gate by which compression in the background yields to releases on their
+/// way. Clones share both.
 #[derive(Clone, Default)]
-pub struct EagerCompressor(Arc<Mutex<State>>);
+pub struct EagerCompressor {
+    state: Arc<Mutex<State>>,
+    priority_gate: PriorityGate,
+}
 
 /// The quick variants of a content, where they are worth it.
 pub(super) type QuickVariants = Vec<(Coding, Option<Box<[u8]>>)>;
@@ -121,6 +126,11 @@ impl EagerCompressor {
         }
     }
 
+    /// Receiving and building a release are foreground work.
+    pub(crate) fn priority_gate(&self) -> &PriorityGate {
+        &self.priority_gate
+    }
+
     fn submit(&self, runtime: &Handle, digest: Digest, content: &[u8]) -> bool {
         // One core stays free for the receiving thread.
         let max_threads = core_count() - 1;
@@ -155,7 +165,7 @@ impl EagerCompressor {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.0)
+        lock(&self.state)
     }
 }
 

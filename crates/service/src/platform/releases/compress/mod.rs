@@ -6,9 +6,11 @@
 mod brotli;
 mod eager;
 mod parallel;
+mod priority_gate;
 mod variants;
 
 pub use brotli::run as run_brotli;
 pub use eager::EagerCompressor;
 pub(crate) use eager::UploadScope;
+pub(super) use priority_gate::{ForegroundGuard, PriorityGate};
 pub(super) use variants::{MissingVariants, PreparedVariants};

@@ -1,7 +1,7 @@
 //! Compressing many contents at once, on all cores.
 
 use super::eager::{EagerCompressor, QUICK};
-use crate::priority_gate::PriorityGate;
+use super::priority_gate::PriorityGate;
 use crate::{Error, Result};
 use estrade_archive::codecs::{Codecs, compress_stream};
 use estrade_archive::file_types::{SNIFFED_BYTES, looks_like_text};

@@ -205,7 +205,7 @@ pub(super) async fn compress(
         eager: eager.clone(),
         stop,
         threads,
-        yield_to: background.then(|| core.priority_gate.clone()),
+        yield_to: background.then(|| eager.priority_gate().clone()),
     };
     tokio::task::spawn_blocking(move || compressor.compress_all(jobs))
         .await
