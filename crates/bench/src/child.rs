@@ -50,7 +50,7 @@ impl Child {
     ) -> anyhow::Result<Instant> {
         let began = Instant::now();
         loop {
-            if http::get(address, path, None).is_ok_and(|answer| answer.status == 200) {
+            if http::get(address, path, None).is_ok_and(|response| response.status == 200) {
                 return Ok(Instant::now());
             }
             if let Some(status) = self.process.try_wait()? {

@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     suite::run("gateway", parts, options)
 }
 
-/// The provider's key, as long as real ones are: it is looked for in every answer.
+/// The provider's key, as long as real ones are: it is looked for in every response.
 const PROVIDER_KEY: &str = "sk-this-is-no-key-but-it-is-as-long-as-real-ones-are";
 
 /// An installation whose one provider is at this address.
@@ -66,10 +66,10 @@ fn key(server: &Running, name: &str, budget: bool) -> anyhow::Result<String> {
     if budget {
         body["budget"] = json!({"amount": "999999999", "period": "monthly"});
     }
-    let answer = crate::http::post(server.ai, "/v1/keys", &server.token, &body)?;
-    let text = String::from_utf8_lossy(&answer.body);
-    ensure!(answer.status == 201, "status {}: {text}", answer.status);
-    let made = answer.json()?;
+    let response = crate::http::post(server.ai, "/v1/keys", &server.token, &body)?;
+    let text = String::from_utf8_lossy(&response.body);
+    ensure!(response.status == 201, "status {}: {text}", response.status);
+    let made = response.json()?;
     Ok(made["key"].as_str().context("no key")?.to_owned())
 }
 

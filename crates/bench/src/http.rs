@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An answer.
+/// A response.
 pub(crate) struct Response {
     pub(crate) status: u16,
     head: Vec<(String, String)>,
@@ -29,7 +29,7 @@ impl Response {
 
     /// The body as JSON.
     pub(crate) fn json(&self) -> anyhow::Result<serde_json::Value> {
-        serde_json::from_slice(&self.body).context("the answer is not JSON")
+        serde_json::from_slice(&self.body).context("the response is not JSON")
     }
 }
 
@@ -100,7 +100,7 @@ impl Connection {
         Ok(Self(stream))
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response.
     pub(crate) fn exchange(&mut self, request: &str) -> anyhow::Result<Response> {
         self.write(request)?;
         self.read()
@@ -111,7 +111,7 @@ impl Connection {
         Ok(self.0.write_all(request.as_bytes())?)
     }
 
-    /// Reads an answer.
+    /// Reads a response.
     pub(crate) fn read(&mut self) -> anyhow::Result<Response> {
         let mut received = Vec::new();
         let mut chunk = [0; 16 * 1024];
@@ -126,46 +126,46 @@ impl Connection {
                 });
             }
             let read = self.0.read(&mut chunk)?;
-            ensure!(read > 0, "the connection ended within an answer");
+            ensure!(read > 0, "the connection ended within a response");
             received.extend_from_slice(&chunk[..read]);
         }
     }
 }
 
-/// A whole answer within some bytes: its status, and how long its head and body are.
+/// A whole response within some bytes: its status, and how long its head and body are.
 pub(crate) struct Found {
     pub(crate) status: u16,
     pub(crate) head: usize,
     pub(crate) body: usize,
 }
 
-/// The answer at the start of `bytes`, once it is whole.
+/// The response at the start of `bytes`, once it is whole.
 pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Option<Found>> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
-    let mut answer = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(head) = answer.parse(bytes)? else {
+    let mut response = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(head) = response.parse(bytes)? else {
         return Ok(None);
     };
-    let length = answer
+    let length = response
         .headers
         .iter()
         .find(|header| header.name.eq_ignore_ascii_case("content-length"))
-        .context("the answer has no content-length")?;
+        .context("the response has no content-length")?;
     let body = std::str::from_utf8(length.value)?.parse()?;
-    let status = answer.code.context("the answer has no status")?;
+    let status = response.code.context("the response has no status")?;
     let whole = bytes.len() >= head + body;
     Ok(whole.then_some(Found { status, head, body }))
 }
 
 fn headers(bytes: &[u8]) -> anyhow::Result<Vec<(String, String)>> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
-    let mut answer = httparse::Response::new(&mut headers);
-    answer.parse(bytes)?;
+    let mut response = httparse::Response::new(&mut headers);
+    response.parse(bytes)?;
     let pair = |header: &httparse::Header<'_>| {
         let value = String::from_utf8_lossy(header.value).into_owned();
         (header.name.to_ascii_lowercase(), value)
     };
-    Ok(answer.headers.iter().map(pair).collect())
+    Ok(response.headers.iter().map(pair).collect())
 }
 
 #[cfg(test)]

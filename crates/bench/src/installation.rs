@@ -192,10 +192,10 @@ impl Running {
     /// The same with a whole body.
     pub(crate) fn deploy_body(&self, project: &str, body: &Value) -> anyhow::Result<String> {
         let path = format!("/v2/projects/{project}/releases");
-        let answer = http::post(self.platform, &path, &self.token, body)?;
-        let text = String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status == 201, "status {}: {text}", answer.status);
-        let made = answer.json()?;
+        let response = http::post(self.platform, &path, &self.token, body)?;
+        let text = String::from_utf8_lossy(&response.body);
+        ensure!(response.status == 201, "status {}: {text}", response.status);
+        let made = response.json()?;
         let release = made["releaseID"].as_str().context("no release")?.to_owned();
         let path = format!("/v1/releases/{release}?wait=READY&timeout=60");
         let read = http::get(self.platform, &path, Some(&self.token))?.json()?;
@@ -211,9 +211,9 @@ impl Running {
     /// Makes one project.
     pub(crate) fn create(&self, name: &str, platform: &str, plan: &str) -> anyhow::Result<()> {
         let body = json!({"name": name, "platform": platform, "planID": plan});
-        let answer = http::post(self.platform, "/v1/projects", &self.token, &body)?;
-        let text = String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status == 200, "status {}: {text}", answer.status);
+        let response = http::post(self.platform, "/v1/projects", &self.token, &body)?;
+        let text = String::from_utf8_lossy(&response.body);
+        ensure!(response.status == 200, "status {}: {text}", response.status);
         Ok(())
     }
 }
@@ -271,7 +271,7 @@ impl Traffic for NewKeys {
         true
     }
 
-    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
+    fn response(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
         #[derive(serde::Deserialize)]
         struct Created {
             key: String,

@@ -1,7 +1,7 @@
 //! The load: many keep-alive connections on one thread, each with one request at a time.
 //!
 //! Our own instead of a tool from a package, because it has to send bodies that differ, check every
-//! answer, and take little of the machine that it measures: one thread, one `poll` for all sockets,
+//! response, and take little of the machine that it measures: one thread, one `poll` for all sockets,
 //! two system calls per request.
 
 use crate::cores::Cores;
@@ -24,12 +24,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) trait Traffic {
     /// Appends the next request; false when there is none left.
     fn request(&mut self, out: &mut Vec<u8>) -> bool;
-    /// The largest answer, head and all.
+    /// The largest response, head and all.
     fn largest(&self) -> usize {
         64 * 1024
     }
-    /// Looks at an answer.
-    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()>;
+    /// Looks at a response.
+    fn response(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()>;
 }
 
 /// What was measured in one window.
@@ -222,19 +222,19 @@ impl<'t> Load<'t> {
             return Ok(());
         }
         connection.sent_at = Instant::now();
-        // The last answer is here, so the last request has left: a small one always fits.
+        // The last response is here, so the last request has left: a small one always fits.
         let sent = connection.stream.write(&connection.out)?;
         ensure!(sent == connection.out.len(), "a request did not fit");
         self.waiting += 1;
         Ok(())
     }
 
-    /// Reads what came; true when that completes an answer.
+    /// Reads what came; true when that completes a response.
     fn receive(&mut self, index: usize) -> anyhow::Result<bool> {
         let connection = &mut self.connections[index];
         loop {
             let room = &mut connection.received[connection.filled..];
-            ensure!(!room.is_empty(), "an answer is too large");
+            ensure!(!room.is_empty(), "a response is too large");
             match connection.stream.read(room) {
                 Ok(0) => bail!("the server closed a connection"),
                 Ok(read) => connection.filled += read,
@@ -249,7 +249,7 @@ impl<'t> Load<'t> {
             let took = connection.sent_at.elapsed().as_nanos();
             self.latencies.push(u64::try_from(took)?);
             let body = &connection.received[found.head..end];
-            self.traffic.answer(found.status, body)?;
+            self.traffic.response(found.status, body)?;
             connection.filled = 0;
             self.waiting -= 1;
             return Ok(true);
@@ -265,7 +265,7 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// Every answer's body must be `length` bytes long, if given.
+    /// Every response's body must be `length` bytes long, if given.
     pub(crate) fn new(requests: impl IntoIterator<Item = String>, length: Option<usize>) -> Self {
         Self {
             requests: requests.into_iter().map(String::into_bytes).collect(),
@@ -289,7 +289,7 @@ impl Traffic for Repeat {
         true
     }
 
-    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
+    fn response(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
         ensure!(status == 200, "status {status} instead of 200");
         let expected = self.length.is_none_or(|length| length == body.len());
         ensure!(expected, "a body of {} bytes", body.len());
@@ -304,7 +304,7 @@ pub(crate) struct Once {
 }
 
 impl Once {
-    /// Every answer's body must be `length` bytes long.
+    /// Every response's body must be `length` bytes long.
     pub(crate) fn new(requests: impl IntoIterator<Item = String>, length: usize) -> Self {
         let requests = Repeat::new(requests, Some(length));
         Self {
@@ -325,7 +325,7 @@ impl Traffic for Once {
         more && self.requests.request(out)
     }
 
-    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
-        self.requests.answer(status, body)
+    fn response(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
+        self.requests.response(status, body)
     }
 }

@@ -137,7 +137,7 @@ impl<I: Iterator<Item = (&'static str, String)>> Traffic for Posts<I> {
         true
     }
 
-    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
+    fn response(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
         let text = || String::from_utf8_lossy(body).into_owned();
         ensure!(matches!(status, 200 | 201), "status {status}: {}", text());
         Ok(())

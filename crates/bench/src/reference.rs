@@ -1,4 +1,4 @@
-//! What the product is compared with: the least that a server in Rust could do for the same answer.
+//! What the product is compared with: the least that a server in Rust could do for the same response.
 //!
 //! hyper's HTTP/1 directly, no router, no middleware, no checks. Run as processes of their own, so
 //! that their CPU time can be read like the product's.

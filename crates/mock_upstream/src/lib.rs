@@ -33,7 +33,7 @@ pub fn send(text: impl Into<String>) -> Action {
     Action::Send(text.into().into_bytes())
 }
 
-/// An answer with a length.
+/// A response with a length.
 pub fn json(status: u16, body: &str) -> Vec<Action> {
     let length = body.len();
     vec![send(format!(

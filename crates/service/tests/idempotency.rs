@@ -49,7 +49,7 @@ fn key(request: KeyedRequest<'_>) -> IdempotencyKey {
     IdempotencyKey::new("order-1", &request).unwrap()
 }
 
-fn answer(status: u16) -> StoredResponse {
+fn response(status: u16) -> StoredResponse {
     StoredResponse {
         status,
         headers: vec![("content-type".into(), "application/json".into())],
@@ -60,16 +60,16 @@ fn answer(status: u16) -> StoredResponse {
 async fn fresh(requests: &Idempotency) -> IdempotencyGuard {
     match requests.begin(key(REQUEST)).await {
         Ok(RequestStart::New(guard)) => guard,
-        Ok(RequestStart::Replay(answer)) => panic!("{answer:?}"),
+        Ok(RequestStart::Replay(response)) => panic!("{response:?}"),
         Err(error) => panic!("{error:?}"),
     }
 }
 
-/// What a request was told, in one word.
-async fn told(requests: &Idempotency, request: KeyedRequest<'_>) -> String {
+/// The outcome of a request, in one word.
+async fn outcome(requests: &Idempotency, request: KeyedRequest<'_>) -> String {
     match requests.begin(key(request)).await {
         Ok(RequestStart::New(_)) => "fresh".into(),
-        Ok(RequestStart::Replay(answer)) => answer.status.to_string(),
+        Ok(RequestStart::Replay(response)) => response.status.to_string(),
         Err(error) => error.code().into(),
     }
 }
@@ -77,18 +77,18 @@ async fn told(requests: &Idempotency, request: KeyedRequest<'_>) -> String {
 async fn the_same_request_gets_the_stored_answer(at: &Installation) {
     fresh(&at.services.idempotency)
         .await
-        .finish(answer(201))
+        .finish(response(201))
         .await
         .unwrap();
     for _ in 0..2 {
         match at.services.idempotency.begin(key(REQUEST)).await {
-            Ok(RequestStart::Replay(replayed)) => assert_eq!(replayed, answer(201)),
+            Ok(RequestStart::Replay(replayed)) => assert_eq!(replayed, response(201)),
             _ => panic!("not replayed"),
         }
     }
     // Also on another node.
     let other = Idempotency::new(&at.another_core(Settings::default()).await);
-    assert_eq!(told(&other, REQUEST).await, "201");
+    assert_eq!(outcome(&other, REQUEST).await, "201");
 }
 
 async fn a_different_request_is_refused(at: &Installation) {
@@ -109,14 +109,14 @@ async fn a_different_request_is_refused(at: &Installation) {
     ];
     for other in others {
         assert_eq!(
-            told(&at.services.idempotency, other).await,
+            outcome(&at.services.idempotency, other).await,
             "idempotency_mismatch"
         );
     }
-    guard.finish(answer(200)).await.unwrap();
+    guard.finish(response(200)).await.unwrap();
     for other in others {
         assert_eq!(
-            told(&at.services.idempotency, other).await,
+            outcome(&at.services.idempotency, other).await,
             "idempotency_mismatch"
         );
     }
@@ -135,7 +135,7 @@ async fn a_different_request_is_refused(at: &Installation) {
             ..REQUEST
         },
     ] {
-        assert_eq!(told(&at.services.idempotency, other).await, "fresh");
+        assert_eq!(outcome(&at.services.idempotency, other).await, "fresh");
     }
 }
 
@@ -143,11 +143,11 @@ async fn what_is_in_flight_is_not_repeated(at: &Installation) {
     let guard = fresh(&at.services.idempotency).await;
     let other = Idempotency::new(&at.another_core(Settings::default()).await);
     for node in [&*at.services.idempotency, &other] {
-        assert_eq!(told(node, REQUEST).await, "idempotency_in_progress");
+        assert_eq!(outcome(node, REQUEST).await, "idempotency_in_progress");
     }
-    guard.finish(answer(409)).await.unwrap();
+    guard.finish(response(409)).await.unwrap();
     for node in [&*at.services.idempotency, &other] {
-        assert_eq!(told(node, REQUEST).await, "409");
+        assert_eq!(outcome(node, REQUEST).await, "409");
     }
 }
 
@@ -159,11 +159,11 @@ async fn fifty_at_once_run_once(at: &Installation) {
             match node.begin(key(REQUEST)).await {
                 Ok(RequestStart::New(guard)) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
-                    guard.finish(answer(201)).await.unwrap();
+                    guard.finish(response(201)).await.unwrap();
                     "ran"
                 }
                 Ok(RequestStart::Replay(replayed)) => {
-                    assert_eq!(replayed, answer(201));
+                    assert_eq!(replayed, response(201));
                     "replayed"
                 }
                 Err(Error::IdempotencyInProgress) => "in progress",
@@ -177,41 +177,41 @@ async fn fifty_at_once_run_once(at: &Installation) {
         1,
         "{done:?}"
     );
-    assert_eq!(told(&at.services.idempotency, REQUEST).await, "201");
+    assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "201");
 }
 
 async fn only_final_answers_are_kept(at: &Installation) {
     for status in [400, 401, 403, 404, 412, 422, 429, 500, 503, 304] {
         fresh(&at.services.idempotency)
             .await
-            .finish(answer(status))
+            .finish(response(status))
             .await
             .unwrap();
     }
     fresh(&at.services.idempotency)
         .await
-        .finish(answer(204))
+        .finish(response(204))
         .await
         .unwrap();
-    assert_eq!(told(&at.services.idempotency, REQUEST).await, "204");
+    assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "204");
 }
 
 async fn an_answer_is_kept_for_a_day(at: &Installation) {
     fresh(&at.services.idempotency)
         .await
-        .finish(answer(200))
+        .finish(response(200))
         .await
         .unwrap();
     at.core.clock.advance(Duration::from_mins(23 * 60 + 59));
     rows::sweep(&at.core, &CancellationToken::new()).await;
-    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
+    assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "200");
     at.core.clock.advance(Duration::from_mins(1));
     // Also when it was not removed yet, and for a different request.
     let other = KeyedRequest {
         query: "a=b",
         ..REQUEST
     };
-    assert_eq!(told(&at.services.idempotency, other).await, "fresh");
+    assert_eq!(outcome(&at.services.idempotency, other).await, "fresh");
 }
 
 async fn a_dropped_ticket_lets_the_repeat_run(at: &Installation) {
@@ -219,33 +219,33 @@ async fn a_dropped_ticket_lets_the_repeat_run(at: &Installation) {
     at.services.idempotency.release_dropped().await.unwrap();
     fresh(&at.services.idempotency)
         .await
-        .finish(answer(200))
+        .finish(response(200))
         .await
         .unwrap();
     at.services.idempotency.release_dropped().await.unwrap();
-    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
+    assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn a_dead_process_blocks_until_its_lease_is_out(at: &Installation) {
     let dead = Idempotency::new(&at.another_core(Settings::default()).await);
     std::mem::forget(fresh(&dead).await);
     assert_eq!(
-        told(&at.services.idempotency, REQUEST).await,
+        outcome(&at.services.idempotency, REQUEST).await,
         "idempotency_in_progress"
     );
     // The clock also runs by itself: this must not be close.
     at.core.clock.advance(Duration::from_secs(30));
     assert_eq!(
-        told(&at.services.idempotency, REQUEST).await,
+        outcome(&at.services.idempotency, REQUEST).await,
         "idempotency_in_progress"
     );
     at.core.clock.advance(Duration::from_secs(30));
     fresh(&at.services.idempotency)
         .await
-        .finish(answer(200))
+        .finish(response(200))
         .await
         .unwrap();
-    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
+    assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn a_long_request_keeps_its_lease(at: &Installation) {
@@ -256,31 +256,31 @@ async fn a_long_request_keeps_its_lease(at: &Installation) {
         rows::sweep(&at.core, &CancellationToken::new()).await;
     }
     assert_eq!(
-        told(&at.services.idempotency, REQUEST).await,
+        outcome(&at.services.idempotency, REQUEST).await,
         "idempotency_in_progress"
     );
-    guard.finish(answer(200)).await.unwrap();
+    guard.finish(response(200)).await.unwrap();
     at.services.idempotency.renew_leases().await.unwrap();
-    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
+    assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn who_lost_the_lease_does_not_overwrite_the_answer(at: &Installation) {
     let slow = fresh(&at.services.idempotency).await;
     at.core.clock.advance(Duration::from_mins(1));
     let quick = fresh(&at.services.idempotency).await;
-    slow.finish(answer(201)).await.unwrap();
+    slow.finish(response(201)).await.unwrap();
     assert_eq!(
-        told(&at.services.idempotency, REQUEST).await,
+        outcome(&at.services.idempotency, REQUEST).await,
         "idempotency_in_progress"
     );
-    quick.finish(answer(200)).await.unwrap();
-    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
+    quick.finish(response(200)).await.unwrap();
+    assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn a_large_answer_is_not_kept(at: &Installation) {
     let large = |length| StoredResponse {
         body: vec![b'x'; length],
-        ..answer(200)
+        ..response(200)
     };
     fresh(&at.services.idempotency)
         .await
@@ -292,7 +292,7 @@ async fn a_large_answer_is_not_kept(at: &Installation) {
         .finish(large(1 << 20))
         .await
         .unwrap();
-    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
+    assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn chores_release_dropped_tickets_and_end_when_told(at: &Installation) {
@@ -314,7 +314,7 @@ async fn chores_release_dropped_tickets_and_end_when_told(at: &Installation) {
     ));
     drop(fresh(&at.services.idempotency).await);
     let released = async {
-        while told(&at.services.idempotency, REQUEST).await != "fresh" {
+        while outcome(&at.services.idempotency, REQUEST).await != "fresh" {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

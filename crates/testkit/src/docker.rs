@@ -40,7 +40,7 @@ impl Docker {
     }
 
     /// Asks the engine; the status, and the body if it is JSON.
-    pub fn ask(&self, method: &str, path: &str) -> (u16, Value) {
+    pub fn request(&self, method: &str, path: &str) -> (u16, Value) {
         let mut stream = UnixStream::connect(&self.socket).expect("an engine");
         let patience = Some(Duration::from_secs(30));
         stream.set_read_timeout(patience).expect("a time limit");
@@ -58,7 +58,7 @@ impl Docker {
     }
 
     fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask("GET", path);
+        let (status, body) = self.request("GET", path);
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
@@ -85,7 +85,7 @@ impl Docker {
         let running = all.filter(|container| container["State"] == "running");
         // One may go between the two questions.
         let look = |container: Value| {
-            self.ask(
+            self.request(
                 "GET",
                 &format!("/containers/{}/json", text(&container["Id"])),
             )
@@ -161,7 +161,10 @@ impl Docker {
     /// What the engine says of its networks; of one that cannot be removed, who is in it.
     pub fn networks(&self) -> Vec<Value> {
         let id = |network: &Value| text(&network["Id"]);
-        let look = |network| self.ask("GET", &format!("/networks/{}", id(&network))).1;
+        let look = |network| {
+            self.request("GET", &format!("/networks/{}", id(&network)))
+                .1
+        };
         self.list("/networks?").into_iter().map(look).collect()
     }
 
@@ -171,7 +174,7 @@ impl Docker {
         let networks = self.networks();
         let refused = |network: &Value| {
             let members = network["Containers"].as_object();
-            let removed = self.ask("DELETE", &format!("/networks/{}", text(&network["Id"])));
+            let removed = self.request("DELETE", &format!("/networks/{}", text(&network["Id"])));
             let message = removed.1["message"].as_str().unwrap_or_default();
             members.is_some_and(Map::is_empty) && message.contains("has active endpoints")
         };
@@ -192,20 +195,20 @@ impl Docker {
     }
 
     fn lose_image(&self, image: &str) -> bool {
-        let (_, found) = self.ask("GET", &format!("/images/{image}/json"));
+        let (_, found) = self.request("GET", &format!("/images/{image}/json"));
         for container in self.containers() {
             if container["ImageID"] == found["Id"] {
                 let path = format!("/containers/{}?force=1", text(&container["Id"]));
-                self.ask("DELETE", &path);
+                self.request("DELETE", &path);
             }
         }
-        let (status, _) = self.ask("DELETE", &format!("/images/{image}?force=1"));
+        let (status, _) = self.request("DELETE", &format!("/images/{image}?force=1"));
         matches!(status, 200 | 404)
     }
 
     /// Removes everything that it has. Whoever is still at work would make it anew: stop that first.
     pub fn clean(&self) {
-        let remove = |path: String| drop(self.ask("DELETE", &path));
+        let remove = |path: String| drop(self.request("DELETE", &path));
         for container in self.containers() {
             remove(format!(
                 "/containers/{}?force=1&v=1",

@@ -50,16 +50,16 @@ impl EdgeClient {
 
     /// `GET`.
     pub async fn get(&mut self, path: &str) -> Page {
-        self.ask("GET", path, &[]).await
+        self.request("GET", path, &[]).await
     }
 
     /// `GET` with headers.
     pub async fn get_with(&mut self, path: &str, headers: &[(&str, &str)]) -> Page {
-        self.ask("GET", path, headers).await
+        self.request("GET", path, headers).await
     }
 
     /// Sends a request and reads its response.
-    pub async fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Page {
+    pub async fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Page {
         self.try_ask(method, path, headers)
             .await
             .unwrap_or_else(|error| panic!("{method} {path} {headers:?}: {error}"))

@@ -110,13 +110,13 @@ fn report(bench: &mut Bench<'_>, rounds: &[Round]) {
 
 /// A good key gets in with an empty 200 that names it, another token does not.
 fn check(server: &Running, key: &str) -> anyhow::Result<()> {
-    let answer = http::get(server.ai, PATH, Some(key))?;
+    let response = http::get(server.ai, PATH, Some(key))?;
     ensure!(
-        answer.status == 200 && answer.body.is_empty(),
+        response.status == 200 && response.body.is_empty(),
         "status {} for a good key",
-        answer.status
+        response.status
     );
-    let id = answer.header("x-key-id").unwrap_or_default();
+    let id = response.header("x-key-id").unwrap_or_default();
     ensure!(id.len() == 24, "x-key-id is {id:?}");
     let refused = http::get(server.ai, PATH, Some(&server.token))?;
     ensure!(

@@ -70,13 +70,13 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 /// One key is made, and its name cannot be used again.
 fn check(token: &str, ai: std::net::SocketAddr) -> anyhow::Result<()> {
     let body = json!({"name": "first", "workspaces": ["main"]});
-    let answer = http::post(ai, "/v1/keys", token, &body)?;
+    let response = http::post(ai, "/v1/keys", token, &body)?;
     ensure!(
-        answer.status == 201,
+        response.status == 201,
         "status {} instead of 201",
-        answer.status
+        response.status
     );
-    let key = answer.json()?;
+    let key = response.json()?;
     ensure!(
         key["name"] == "first" && key["key"].is_string(),
         "odd key: {key}"

@@ -60,7 +60,7 @@ impl load::Traffic for Counted {
         more
     }
 
-    fn answer(&mut self, status: u16, _: &[u8]) -> anyhow::Result<()> {
+    fn response(&mut self, status: u16, _: &[u8]) -> anyhow::Result<()> {
         ensure!(status == 200, "status {status} instead of 200");
         Ok(())
     }

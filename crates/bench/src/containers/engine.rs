@@ -38,20 +38,20 @@ impl Engine {
         &self.socket
     }
 
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         let mut stream = UnixStream::connect(&self.socket).context("no Docker Engine")?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         let body = body.map(Value::to_string).unwrap_or_default();
-        // In HTTP/1.0 the answer ends with the connection.
+        // In HTTP/1.0 the response ends with the connection.
         let request = format!(
             "{method} /v1.41{path} HTTP/1.0\r\nHost: docker\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("half an answer")?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        let (head, body) = response.split_once("\r\n\r\n").context("half a response")?;
         let status: u16 = head.split(' ').nth(1).context("no status")?.parse()?;
         ensure!(status < 300, "{method} {path}: {status} {body}");
         Ok(serde_json::from_str(body).unwrap_or_default())
@@ -62,10 +62,10 @@ impl Engine {
         let spec = json!({
             "Image": IMAGE, "Cmd": command, "HostConfig": {"NetworkMode": network},
         });
-        let made = self.ask("POST", "/containers/create", Some(&spec))?;
+        let made = self.request("POST", "/containers/create", Some(&spec))?;
         let id = text(&made["Id"])?;
-        self.ask("POST", &format!("/containers/{id}/start"), None)?;
-        let read = self.ask("GET", &format!("/containers/{id}/json"), None)?;
+        self.request("POST", &format!("/containers/{id}/start"), None)?;
+        let read = self.request("GET", &format!("/containers/{id}/json"), None)?;
         let ip = text(&read["NetworkSettings"]["Networks"][network]["IPAddress"])?;
         let address = (ip.parse::<Ipv4Addr>()?, PORT).into();
         Ok(Bare { id, address })
@@ -74,7 +74,7 @@ impl Engine {
     /// Removes a container at once.
     pub(super) fn remove(&self, bare: &Bare) -> anyhow::Result<()> {
         let path = format!("/containers/{}?force=1&v=1", bare.id);
-        self.ask("DELETE", &path, None).map(drop)
+        self.request("DELETE", &path, None).map(drop)
     }
 }
 
@@ -106,7 +106,7 @@ impl<'e> Things<'e> {
         });
         let list = self
             .engine
-            .ask("GET", &format!("{path}filters={filters}"), None)?;
+            .request("GET", &format!("{path}filters={filters}"), None)?;
         Ok(list.as_array().cloned().unwrap_or_default())
     }
 
@@ -142,7 +142,7 @@ impl<'e> Things<'e> {
             "/containers/{}/top?ps_args=-eo%20pid",
             text(&container["Id"])?
         );
-        let top = self.engine.ask("GET", &path, None)?;
+        let top = self.engine.request("GET", &path, None)?;
         let rows = top["Processes"].as_array().context("no processes")?;
         let ids = rows.iter().map(|row| Ok(text(&row[0])?.trim().parse()?));
         let ids = ids.collect::<anyhow::Result<_>>()?;
@@ -150,7 +150,7 @@ impl<'e> Things<'e> {
     }
 
     fn clean(&self) -> anyhow::Result<()> {
-        let remove = |path: String| self.engine.ask("DELETE", &path, None);
+        let remove = |path: String| self.engine.request("DELETE", &path, None);
         for container in self.containers()? {
             remove(format!(
                 "/containers/{}?force=1&v=1",
@@ -161,7 +161,7 @@ impl<'e> Things<'e> {
             remove(format!("/networks/{}", text(&network["Id"])?))?;
         }
         let prefix = format!("estrade-{}/", self.installation);
-        let images = self.engine.ask("GET", "/images/json", None)?;
+        let images = self.engine.request("GET", "/images/json", None)?;
         let images = images.as_array().cloned().unwrap_or_default();
         let tags = images
             .iter()

@@ -53,8 +53,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 
 fn switch_off(server: &Running, name: &str) -> anyhow::Result<()> {
     let path = format!("/v1/projects/{name}/actions/scale");
-    let answer = http::post(server.platform, &path, &server.token, &json!({"scale": 0}))?;
-    ensure!(answer.status == 200, "status {}", answer.status);
+    let response = http::post(server.platform, &path, &server.token, &json!({"scale": 0}))?;
+    ensure!(response.status == 200, "status {}", response.status);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 const SPAN: Duration = Duration::from_secs(2);
 const ONE_SPAN: Duration = Duration::from_secs(1);
 const CONNECTIONS: usize = 64;
-/// Bytes of the answer.
+/// Bytes of the response.
 const LENGTH: usize = 1024;
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
@@ -33,9 +33,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let request = "GET /some/page?x=1 HTTP/1.1\r\nHost: proxy.localhost\r\nAccept: */*\r\n\
                    User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\n\r\n";
     for address in [instance, server.edge, nginx.address] {
-        let answer = http::send(address, request)?;
-        let right = answer.status == 200 && answer.body.len() == LENGTH;
-        ensure!(right, "status {} of {address}", answer.status);
+        let response = http::send(address, request)?;
+        let right = response.status == 200 && response.body.len() == LENGTH;
+        ensure!(right, "status {} of {address}", response.status);
     }
 
     let mut rounds = Vec::new();
@@ -67,7 +67,7 @@ struct Round {
 
 /// nginx in the container, which answers everything at once.
 fn fast_server() -> Vec<String> {
-    let answer = "x".repeat(LENGTH);
+    let response = "x".repeat(LENGTH);
     let config = format!(
         "daemon off; master_process off; pid /tmp/nginx.pid; error_log /tmp/nginx.log crit;
          events {{ worker_connections 4096; }}
@@ -75,7 +75,7 @@ fn fast_server() -> Vec<String> {
              access_log off; keepalive_timeout 600s; keepalive_requests 100000000;
              client_body_temp_path /tmp/b; proxy_temp_path /tmp/p; fastcgi_temp_path /tmp/f;
              uwsgi_temp_path /tmp/u; scgi_temp_path /tmp/s;
-             server {{ listen {PORT} backlog=4096; location / {{ return 200 \"{answer}\"; }} }}
+             server {{ listen {PORT} backlog=4096; location / {{ return 200 \"{response}\"; }} }}
          }}"
     );
     let script =

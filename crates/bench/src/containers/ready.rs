@@ -50,8 +50,8 @@ fn listening(server: &Running, after: u64) -> anyhow::Result<f64> {
     let path = "/v2/projects/ready/releases";
     let body = release(&command).to_string();
     let request = http::request("POST", path, Some(&server.token), Some(&body));
-    let answer = http::send(server.platform, &request)?;
-    ensure!(answer.status == 201, "status {}", answer.status);
+    let response = http::send(server.platform, &request)?;
+    ensure!(response.status == 201, "status {}", response.status);
     let (request, asked) = (
         "GET / HTTP/1.1\r\nHost: ready.localhost\r\nConnection: close\r\n\r\n",
         Instant::now(),

@@ -62,9 +62,9 @@ fn released(server: &Running, marker: &str) -> anyhow::Result<f64> {
     let body = release(&small_server(marker)).to_string();
     let path = "/v2/projects/starts/releases";
     let request = http::request("POST", path, Some(&server.token), Some(&body));
-    let answer = http::send(server.platform, &request)?;
+    let response = http::send(server.platform, &request)?;
     let began = Instant::now();
-    ensure!(answer.status == 201, "status {}", answer.status);
+    ensure!(response.status == 201, "status {}", response.status);
     wait(server.edge, "starts.localhost", marker, began)
 }
 
@@ -77,12 +77,12 @@ fn started(engine: &Engine, network: &str, marker: &str) -> anyhow::Result<f64> 
     took
 }
 
-/// Asks until the answer is the marker; milliseconds since `began`.
+/// Asks until the response is the marker; milliseconds since `began`.
 fn wait(address: SocketAddr, host: &str, marker: &str, began: Instant) -> anyhow::Result<f64> {
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     loop {
-        let answer = http::send(address, &request);
-        if answer.is_ok_and(|page| page.status == 200 && page.body == marker.as_bytes()) {
+        let response = http::send(address, &request);
+        if response.is_ok_and(|page| page.status == 200 && page.body == marker.as_bytes()) {
             return Ok(began.elapsed().as_secs_f64() * 1000.0);
         }
         ensure!(began.elapsed() < TIMEOUT, "{marker} does not answer");

@@ -154,12 +154,12 @@ fn time_until(
     let mut api = Connection::open(server.platform)?;
     api.write(&request)?;
     let began = Instant::now();
-    let answer = api.read()?;
+    let response = api.read()?;
     ensure!(
-        answer.status == status,
+        response.status == status,
         "status {}: {}",
-        answer.status,
-        String::from_utf8_lossy(&answer.body)
+        response.status,
+        String::from_utf8_lossy(&response.body)
     );
     loop {
         let page = client.exchange(&look)?;

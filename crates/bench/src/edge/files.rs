@@ -119,14 +119,14 @@ fn traffic(case: &Case) -> Repeat {
 
 fn check(address: SocketAddr, case: &Case, content: &str) -> anyhow::Result<()> {
     for host in HOSTS {
-        let answer = http::send(address, &request(host, case))?;
+        let response = http::send(address, &request(host, case))?;
         ensure!(
-            answer.status == 200,
+            response.status == 200,
             "status {} at {address}",
-            answer.status
+            response.status
         );
         ensure!(
-            answer.body == content.as_bytes(),
+            response.body == content.as_bytes(),
             "another content at {address}"
         );
     }

@@ -150,9 +150,9 @@ fn post_all(
         for number in (first..count).step_by(CONNECTIONS) {
             let (path, body) = make(number);
             let request = http::request("POST", &path, Some(&server.token), Some(&body));
-            let answer = connection.exchange(&request)?;
-            let text = String::from_utf8_lossy(&answer.body);
-            ensure!(answer.status < 300, "status {}: {text}", answer.status);
+            let response = connection.exchange(&request)?;
+            let text = String::from_utf8_lossy(&response.body);
+            ensure!(response.status < 300, "status {}: {text}", response.status);
         }
         Ok(())
     };

@@ -77,10 +77,10 @@ struct Round {
 }
 
 fn check(address: SocketAddr, request: &str) -> anyhow::Result<()> {
-    let answer = http::send(address, request)?;
-    let text = String::from_utf8_lossy(&answer.body);
-    ensure!(answer.status == 200, "status {}: {text}", answer.status);
-    ensure!(text == peers::answer(), "another answer: {text}");
+    let response = http::send(address, request)?;
+    let text = String::from_utf8_lossy(&response.body);
+    ensure!(response.status == 200, "status {}: {text}", response.status);
+    ensure!(text == peers::response(), "another response: {text}");
     Ok(())
 }
 

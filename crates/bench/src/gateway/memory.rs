@@ -26,7 +26,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     ));
     let keys = server.create_keys(KEYS)?;
     let requests = keys.iter().map(|key| chat(key, false));
-    let mut calls = Once::new(requests, peers::answer().len());
+    let mut calls = Once::new(requests, peers::response().len());
     load::send_all(server.ai, &mut calls)?;
     sleep(SETTLE_DELAY);
     let used = mebibytes(server.child.memory()?);

@@ -22,8 +22,8 @@ pub(super) fn replace_key() -> String {
     format!("proxy_set_header Authorization \"Bearer {PROVIDER_KEY}\";")
 }
 
-/// The fixed answer of the mock provider.
-pub(super) fn answer() -> &'static str {
+/// The fixed response of the mock provider.
+pub(super) fn response() -> &'static str {
     COMPLETION
 }
 

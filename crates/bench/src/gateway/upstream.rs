@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 /// How the provider streams.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Words per answer.
+    /// Words per response.
     #[arg(long)]
     pub(crate) words: u32,
     /// Milliseconds between two of them.
@@ -35,12 +35,12 @@ pub(crate) fn serve(pace: Pace) -> anyhow::Result<()> {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
             // Who hangs up concerns nobody here.
-            connections.spawn(async move { drop(answer(stream, pace).await) });
+            connections.spawn(async move { drop(response(stream, pace).await) });
         }
     })
 }
 
-async fn answer(mut stream: TcpStream, pace: Pace) -> anyhow::Result<()> {
+async fn response(mut stream: TcpStream, pace: Pace) -> anyhow::Result<()> {
     let mut received = Vec::new();
     loop {
         while !take_request(&mut received)? {

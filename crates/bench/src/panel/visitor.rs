@@ -105,7 +105,7 @@ impl Traffic for Visits {
         MAX_PAGE
     }
 
-    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
+    fn response(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
         ensure!(status == 200, "status {status} instead of 200");
         ensure!(
             body.ends_with(b"</html>") || body.ends_with(b"</html>\n"),

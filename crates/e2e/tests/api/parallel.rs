@@ -15,11 +15,11 @@ async fn statuses(calls: Vec<(User, &'static str, Value)>) -> Vec<(u16, usize)> 
     let mut tasks = JoinSet::new();
     for (user, path, body) in calls {
         tasks.spawn(async move {
-            let answer = user.post(path, &body).await;
-            if answer.status() == 409 && path == "/v1/keys" {
-                return answer.assert_empty(409).status();
+            let response = user.post(path, &body).await;
+            if response.status() == 409 && path == "/v1/keys" {
+                return response.assert_empty(409).status();
             }
-            answer.status()
+            response.status()
         });
     }
     let mut seen = std::collections::BTreeMap::new();

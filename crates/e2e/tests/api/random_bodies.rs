@@ -1,4 +1,4 @@
-//! Random bodies to every operation that takes one: an answer, never a failure of ours.
+//! Random bodies to every operation that takes one: a response, never a failure of ours.
 
 use crate::rules::{Operation, operations};
 use crate::support::{deploy_site, new_key, new_project, site};
@@ -193,12 +193,12 @@ async fn no_body_makes_the_server_fail(app: &TestApp) {
 async fn send(user: &User, operation: &Operation, path: &str, body: Vec<u8>) {
     let shown = String::from_utf8_lossy(&body).into_owned();
     let call = user.on(operation.api).call(operation.method.clone(), path);
-    let answer = call.bytes(body).await;
-    assert!(answer.status() < 500, "{shown}\n{}", answer.describe());
-    let documented = operation.about["responses"].get(answer.status().to_string());
+    let response = call.bytes(body).await;
+    assert!(response.status() < 500, "{shown}\n{}", response.describe());
+    let documented = operation.about["responses"].get(response.status().to_string());
     assert!(
         documented.is_some(),
         "not in the document: {shown}\n{}",
-        answer.describe()
+        response.describe()
     );
 }

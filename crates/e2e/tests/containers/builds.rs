@@ -1,7 +1,7 @@
 //! What builds and pulls must not do: reach services of the engine's machine, or use each other's layers.
 
 use crate::isolation::image_with_trigger;
-use crate::support::{World, create, ended};
+use crate::support::{ContainerFixture, create, ended};
 use estrade_testkit::{Docker, User};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -75,12 +75,12 @@ async fn outcome(user: &User, project: &str, body: &Value) -> (Value, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dockerfile_downloads_nothing_from_the_machine_of_the_engine() {
-    let world = World::new().await;
+    let fixture = ContainerFixture::new().await;
     let (service, base) = (Service::start(), Docker::BASE);
-    world.serve("shop").await;
-    world.create("spy", "docker").await;
+    fixture.serve("shop").await;
+    fixture.create("spy", "docker").await;
     let at = format!("http://{}/secret", service.address);
-    let evil = image_with_trigger(&world, &format!("ADD {at} /x"));
+    let evil = image_with_trigger(&fixture, &format!("ADD {at} /x"));
     for text in [
         format!("FROM {base}\nADD {at} /x\nRUN cat /x && false"),
         format!("FROM {base}\nadd --chown=1:1 {at} /x\nRUN cat /x && false"),
@@ -97,7 +97,7 @@ async fn a_dockerfile_downloads_nothing_from_the_machine_of_the_engine() {
         format!("FROM {evil}\nRUN cat /x && false"),
         format!("FROM {base} AS one\nRUN true\nFROM {evil}\nRUN cat /x && false"),
     ] {
-        let (release, log) = outcome(&world.ada, "spy", &dockerfile(&text)).await;
+        let (release, log) = outcome(&fixture.ada, "spy", &dockerfile(&text)).await;
         assert_eq!(release["state"], "FAILED", "{text}: {release:#}");
         assert_eq!(
             release["failReason"], "build_refused",
@@ -114,25 +114,25 @@ async fn a_dockerfile_downloads_nothing_from_the_machine_of_the_engine() {
         );
     }
     assert_eq!(service.visits(), 0);
-    world.docker.ask("DELETE", &format!("/images/{evil}"));
+    fixture.docker.request("DELETE", &format!("/images/{evil}"));
 
     // Files of the sources are added as ever; the directive for another builder is none for this one.
     let text = format!(
         "# syntax={}/x:1\nFROM {base}\nADD notes.txt /x\nRUN cat /x && false",
         service.address
     );
-    let (_, log) = outcome(&world.ada, "spy", &dockerfile(&text)).await;
+    let (_, log) = outcome(&fixture.ada, "spy", &dockerfile(&text)).await;
     assert!(log.contains("notes\\n"), "{log}");
     assert_eq!(service.visits(), 0);
-    world.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn images_do_not_come_from_services_of_the_engines_machine() {
     let (service, base) = (Service::start(), Docker::BASE);
     let port = service.address.port();
-    let world = World::new().await;
-    world.create("spy", "docker").await;
+    let fixture = ContainerFixture::new().await;
+    fixture.create("spy", "docker").await;
     for registry in [
         format!("localhost:{port}"),
         format!("127.0.0.1:{port}"),
@@ -150,7 +150,7 @@ async fn images_do_not_come_from_services_of_the_engines_machine() {
             )),
             dockerfile(&format!("FROM {base}\nCOPY --from={registry}/x:1 /a /b")),
         ] {
-            let (release, log) = outcome(&world.ada, "spy", &body).await;
+            let (release, log) = outcome(&fixture.ada, "spy", &body).await;
             assert_eq!(
                 release["failReason"], "image_refused",
                 "{body}: {release:#}"
@@ -161,15 +161,15 @@ async fn images_do_not_come_from_services_of_the_engines_machine() {
         }
     }
     assert_eq!(service.visits(), 0);
-    world.end().await;
+    fixture.end().await;
 
     // One that is configured may be asked, and what it answers stays here.
-    let world = World::with(|setup| {
+    let fixture = ContainerFixture::with(|setup| {
         let name = format!("127.0.0.1:{port}").parse().unwrap();
         setup.settings.containers.registries = estrade_runtime::Registries::new(vec![name]);
     })
     .await;
-    world.create("spy", "docker").await;
+    fixture.create("spy", "docker").await;
     let name = format!("127.0.0.1:{port}/x:1");
     for body in [
         json!({"type": "docker", "image": &name}),
@@ -177,13 +177,13 @@ async fn images_do_not_come_from_services_of_the_engines_machine() {
         dockerfile(&format!("FROM {base}\nCOPY --from={name} /a /b")),
     ] {
         let before = service.visits();
-        let (release, log) = outcome(&world.ada, "spy", &body).await;
+        let (release, log) = outcome(&fixture.ada, "spy", &body).await;
         assert!(service.visits() > before, "{release:#}");
         assert_eq!(release["failReason"], "image_unavailable", "{release:#}");
         assert!(!release.to_string().contains(SECRET), "{release:#}");
         assert!(!log.contains(SECRET), "{log}");
     }
-    world.end().await;
+    fixture.end().await;
 }
 
 /// How many steps were taken from earlier builds.
@@ -193,42 +193,42 @@ fn cached(log: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_uses_layers_of_others() {
-    let world = World::new().await;
-    let bob = world.app.new_account("bob").await;
-    world.create("mine", "docker").await;
+    let fixture = ContainerFixture::new().await;
+    let bob = fixture.app.new_account("bob").await;
+    fixture.create("mine", "docker").await;
     create(&bob, "theirs", "docker").await;
     let text = format!(
         "FROM {base} AS one\nRUN head -c 16 /dev/urandom | od -An -tx1\nRUN env | grep -i proxy || true\nFROM scratch\nCOPY notes.txt /n\nFROM one\nRUN false\n",
         base = Docker::BASE
     );
     let mut body = dockerfile(&text);
-    let (_, log) = outcome(&world.ada, "mine", &body).await;
+    let (_, log) = outcome(&fixture.ada, "mine", &body).await;
     assert_eq!(cached(&log), 0, "{log}");
-    let (_, log) = outcome(&world.ada, "mine", &body).await;
+    let (_, log) = outcome(&fixture.ada, "mine", &body).await;
     // The label and two steps of the first stage, the label and one of the second.
     assert_eq!(cached(&log), 5, "{log}");
     let (_, log) = outcome(&bob, "theirs", &body).await;
     assert_eq!(cached(&log), 0, "{log}");
     // What is the same for the engine, and may do anything to what a step downloads.
     body["build"] = json!({"args": {"http_proxy": "http://192.0.2.1:3128"}});
-    let (_, log) = outcome(&world.ada, "mine", &body).await;
+    let (_, log) = outcome(&fixture.ada, "mine", &body).await;
     assert_eq!(cached(&log), 0, "{log}");
     assert!(log.contains("192.0.2.1"), "{log}");
 
     // Sources of a platform are built with layers of their owner, too.
-    create(&world.ada, "mine-too", "node").await;
-    let carol = world.app.new_account("carol").await;
+    create(&fixture.ada, "mine-too", "node").await;
+    let carol = fixture.app.new_account("carol").await;
     create(&carol, "theirs-too", "node").await;
     let package = r#"{"scripts": {"start": "node x.js", "build": "node x.js && exit 1"}}"#;
     let sources = json!({"files": [
         {"path": "package.json", "data": package}, {"path": "x.js", "data": "console.log(Math.random())"},
     ]});
-    outcome(&world.ada, "mine-too", &sources).await;
-    let (_, log) = outcome(&world.ada, "mine-too", &sources).await;
+    outcome(&fixture.ada, "mine-too", &sources).await;
+    let (_, log) = outcome(&fixture.ada, "mine-too", &sources).await;
     assert!(cached(&log) > 0, "{log}");
     let (_, log) = outcome(&carol, "theirs-too", &sources).await;
     assert_eq!(cached(&log), 0, "{log}");
-    world.end().await;
+    fixture.end().await;
 }
 
 /// A file of the engine that is not where it belongs, and is put back at the end.
@@ -249,14 +249,14 @@ impl Drop for Away {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_build_whose_cache_goes_away_is_repeated_without() {
-    let world = World::new().await;
-    world.create("mine", "docker").await;
+    let fixture = ContainerFixture::new().await;
+    fixture.create("mine", "docker").await;
     let text = format!(
         "FROM {}\nRUN echo made && date +%N\nRUN false\n",
         Docker::BASE
     );
     let body = dockerfile(&text);
-    let (_, log) = outcome(&world.ada, "mine", &body).await;
+    let (_, log) = outcome(&fixture.ada, "mine", &body).await;
     // As after somebody removed the layer between two looks of the engine.
     let layer = log
         .lines()
@@ -266,18 +266,20 @@ async fn a_build_whose_cache_goes_away_is_repeated_without() {
         .filter(|id| id.bytes().all(|b| b.is_ascii_hexdigit()))
         .collect();
     let last = ids.last().unwrap_or_else(|| panic!("no layer in {log}"));
-    let (_, image) = world.docker.ask("GET", &format!("/images/{last}/json"));
+    let (_, image) = fixture
+        .docker
+        .request("GET", &format!("/images/{last}/json"));
     let id = image["Id"]
         .as_str()
         .unwrap()
         .trim_start_matches("sha256:")
         .to_owned();
-    let (_, info) = world.docker.ask("GET", "/info");
+    let (_, info) = fixture.docker.request("GET", "/info");
     let root = Path::new(info["DockerRootDir"].as_str().unwrap());
     let driver = info["Driver"].as_str().unwrap();
     let file = root.join(format!("image/{driver}/imagedb/content/sha256/{id}"));
     let away = Away::new(&file);
-    let (release, log) = outcome(&world.ada, "mine", &body).await;
+    let (release, log) = outcome(&fixture.ada, "mine", &body).await;
     drop(away);
     assert!(log.contains("once more without"), "{log}");
     // The step that fails of itself is reached again.
@@ -287,5 +289,5 @@ async fn a_build_whose_cache_goes_away_is_repeated_without() {
         release["failMessage"].as_str().unwrap().contains("false"),
         "{release:#}"
     );
-    world.end().await;
+    fixture.end().await;
 }

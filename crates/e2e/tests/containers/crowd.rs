@@ -1,6 +1,6 @@
 //! Many visitors at once, none of whom may notice anything.
 
-use crate::support::{Said, World};
+use crate::support::{AppReply, ContainerFixture};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,10 +25,10 @@ pub(crate) struct Seen {
 }
 
 impl Crowd {
-    pub(crate) async fn gather(world: &World, project: &str, count: usize) -> Self {
+    pub(crate) async fn gather(fixture: &ContainerFixture, project: &str, count: usize) -> Self {
         let (stop, mut clients) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
         for _ in 0..count {
-            let (stop, mut visitor) = (Arc::clone(&stop), world.visitor(project).await);
+            let (stop, mut visitor) = (Arc::clone(&stop), fixture.visitor(project).await);
             clients.spawn(async move {
                 let mut seen = Seen::default();
                 loop {
@@ -36,7 +36,7 @@ impl Crowd {
                     let last = stop.load(Ordering::Relaxed);
                     let page = visitor.get("/").await;
                     assert_eq!(page.status, 200, "page {}: {}", seen.pages, page.text());
-                    let said = Said::read(page.text());
+                    let said = AppReply::read(page.text());
                     seen.pages += 1;
                     seen.versions.insert(said.version);
                     seen.hosts.insert(said.host);

@@ -1,7 +1,7 @@
 //! The whole life of a project, for each way to say what runs.
 
 use crate::sources::{as_archive, as_json, files, server};
-use crate::support::{World, ended, eventually};
+use crate::support::{ContainerFixture, ended, eventually};
 use serde_json::{Value, json};
 
 /// How one platform's release is asked for.
@@ -21,11 +21,11 @@ impl Sample {
     }
 
     /// The same from an archive that was uploaded before; an image has none.
-    async fn release_from_source(&self, world: &World, version: &str) -> Value {
+    async fn release_from_source(&self, fixture: &ContainerFixture, version: &str) -> Value {
         let Some(app) = self.app else {
             return server(version);
         };
-        let source = world
+        let source = fixture
             .upload("life", &as_archive(&files(app, version)))
             .await;
         json!({ "sourceID": source })
@@ -33,31 +33,31 @@ impl Sample {
 }
 
 async fn live(sample: &Sample) {
-    let world = World::new().await;
-    let (ada, docker) = (&world.ada, &world.docker);
-    world.create("life", sample.platform).await;
+    let fixture = ContainerFixture::new().await;
+    let (ada, docker) = (&fixture.ada, &fixture.docker);
+    fixture.create("life", sample.platform).await;
 
-    let first = world.deploy("life", &sample.release("one")).await;
-    let said = world.says("life").await;
+    let first = fixture.deploy("life", &sample.release("one")).await;
+    let said = fixture.reply("life").await;
     assert_eq!((&*said.version, &*said.word), ("one", "-"));
 
-    let body = sample.release_from_source(&world, "two").await;
-    world.deploy("life", &body).await;
-    assert_eq!(world.says("life").await.version, "two");
+    let body = sample.release_from_source(&fixture, "two").await;
+    fixture.deploy("life", &body).await;
+    assert_eq!(fixture.reply("life").await.version, "two");
 
     let envs = json!({"project": "life", "variables": [{"key": "WORD", "value": "changed"}]});
     ada.post("/v1/projects/update-envs", &envs)
         .await
         .assert(201);
-    let newest = world.releases("life").await[0].clone();
+    let newest = fixture.releases("life").await[0].clone();
     assert_eq!(newest["type"], "ENV_UPDATE");
     let updated = ended(ada, newest["_id"].as_str().unwrap()).await;
     assert_eq!(updated["state"], "READY", "{updated}");
-    let said = world.says("life").await;
+    let said = fixture.reply("life").await;
     assert_eq!((&*said.version, &*said.word), ("two", "changed"));
 
-    world.scale("life", 3).await;
-    world.answered_by("life", 3).await;
+    fixture.scale("life", 3).await;
+    fixture.answered_by("life", 3).await;
 
     let images = docker.images().len();
     let path = format!("/v1/releases/{first}/rollback");
@@ -67,35 +67,35 @@ async fn live(sample: &Sample) {
         (&back["state"], &back["type"]),
         (&json!("READY"), &json!("ROLLBACK"))
     );
-    assert_eq!(world.says("life").await.version, "one");
+    assert_eq!(fixture.reply("life").await.version, "one");
     assert_eq!(docker.images().len(), images, "a rollback builds nothing");
-    world.answered_by("life", 3).await;
+    fixture.answered_by("life", 3).await;
 
-    world.scale("life", 0).await;
+    fixture.scale("life", 0).await;
     eventually("a project that is switched off answers 503", || async {
-        world.page("life", "/").await.status == 503
+        fixture.page("life", "/").await.status == 503
     })
     .await;
     eventually("its instances are gone", || async {
         docker.running().is_empty()
     })
     .await;
-    world.scale("life", 1).await;
+    fixture.scale("life", 1).await;
     eventually("it is back", || async {
-        world.page("life", "/").await.status == 200
+        fixture.page("life", "/").await.status == 200
     })
     .await;
-    assert_eq!(world.says("life").await.version, "one");
+    assert_eq!(fixture.reply("life").await.version, "one");
 
-    world.delete("life").await;
+    fixture.delete("life").await;
     eventually("visitors are told that it is gone", || async {
-        world.page("life", "/").await.status == 404
+        fixture.page("life", "/").await.status == 404
     })
     .await;
-    world.nothing_left().await;
+    fixture.nothing_left().await;
     // The name is still its owner's.
-    world.create("life", sample.platform).await;
-    world.end().await;
+    fixture.create("life", sample.platform).await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

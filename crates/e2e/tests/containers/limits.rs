@@ -1,57 +1,57 @@
 //! What an instance may use, and what becomes of one that wants more.
 
 use crate::sources::server;
-use crate::support::{World, create, eventually};
+use crate::support::{ContainerFixture, create, eventually};
 use estrade_model::plan::Plan;
 use estrade_testkit::Docker;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_memory_hog_is_killed_inside_its_limit_and_reported() {
-    let world = World::new().await;
-    world.serve("hog").await;
-    let container = &world.docker.running()[0]["HostConfig"];
+    let fixture = ContainerFixture::new().await;
+    fixture.serve("hog").await;
+    let container = &fixture.docker.running()[0]["HostConfig"];
     assert_eq!(container["Memory"], 512 << 20);
     assert_eq!(
         container["MemorySwap"], container["Memory"],
         "there is no swap"
     );
-    let before = world.says("hog").await.host;
-    let page = world.page("hog", "/hog").await;
+    let before = fixture.reply("hog").await.host;
+    let page = fixture.page("hog", "/hog").await;
     assert_eq!(page.status, 502, "{}", page.text());
     eventually("it says that memory was short", || async {
-        let told = world.told("hog").await;
-        told.contains("out_of_memory") || told.contains("OUT_OF_MEMORY")
+        let shown = fixture.shown("hog").await;
+        shown.contains("out_of_memory") || shown.contains("OUT_OF_MEMORY")
     })
     .await;
     eventually("it runs again", || async {
-        world.page("hog", "/").await.status == 200
+        fixture.page("hog", "/").await.status == 200
     })
     .await;
-    assert_eq!(world.says("hog").await.version, "one", "{before}");
-    assert_eq!(world.docker.running().len(), 1);
-    world.end().await;
+    assert_eq!(fixture.reply("hog").await.version, "one", "{before}");
+    assert_eq!(fixture.docker.running().len(), 1);
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fork_bomb_stays_inside_its_number_of_processes() {
-    let world = World::new().await;
-    world.serve("fork").await;
-    let most = world.docker.running()[0]["HostConfig"]["PidsLimit"].as_u64();
+    let fixture = ContainerFixture::new().await;
+    fixture.serve("fork").await;
+    let most = fixture.docker.running()[0]["HostConfig"]["PidsLimit"].as_u64();
     let most = most.expect("a limit of processes");
-    let said = world.text("fork", "/fork").await;
+    let said = fixture.text("fork", "/fork").await;
     let (forks, end) = said.split_once(' ').unwrap();
     let forks: u64 = forks.parse().unwrap();
     assert_eq!(end, "EAGAIN");
     assert!((16..most).contains(&forks), "{forks} of {most}");
     // It has not hurt itself, or anybody else.
-    assert_eq!(world.says("fork").await.version, "one");
-    world.end().await;
+    assert_eq!(fixture.reply("fork").await.version, "one");
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_filler_gets_no_more_than_its_plan() {
-    let world = World::with(|setup| {
+    let fixture = ContainerFixture::with(|setup| {
         let plan = Plan {
             memory_mb: 512,
             cpus: 1,
@@ -61,59 +61,63 @@ async fn a_disk_filler_gets_no_more_than_its_plan() {
         setup.settings.plans.set("nano".into(), plan);
     })
     .await;
-    world.serve("fill").await;
+    fixture.serve("fill").await;
     // What is in memory ends before the memory does.
-    let said = world.text("fill", "/fill?folder=/tmp&most=1000").await;
+    let said = fixture.text("fill", "/fill?folder=/tmp&most=1000").await;
     let (written, end) = said.split_once(' ').unwrap();
     assert_eq!(end, "ENOSPC", "{said}");
     assert!(written.parse::<u64>().unwrap() < 512, "{said}");
-    assert_eq!(world.says("fill").await.version, "one");
+    assert_eq!(fixture.reply("fill").await.version, "one");
 
     // The rest is refused by the file system, or the instance is stopped.
-    let page = world.page("fill", "/fill?folder=/var/tmp&most=1500").await;
+    let page = fixture
+        .page("fill", "/fill?folder=/var/tmp&most=1500")
+        .await;
     if page.status == 200 && page.text().ends_with("ENOSPC") {
         let written: u64 = page.text().split(' ').next().unwrap().parse().unwrap();
         assert!(written <= 1024, "{}", page.text());
     } else {
         eventually("it is stopped, and says why", || async {
-            world.told("fill").await.contains("disk_full")
+            fixture.shown("fill").await.contains("disk_full")
         })
         .await;
     }
-    world.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_volume_of_an_image_has_a_limit_too() {
-    let world = World::new().await;
-    create(&world.ada, "volume", "docker").await;
+    let fixture = ContainerFixture::new().await;
+    create(&fixture.ada, "volume", "docker").await;
     let dockerfile = format!("FROM {}\nVOLUME /data\n", Docker::BASE);
     let mut release = server("one");
     release.as_object_mut().unwrap().remove("image");
     release["files"] = json!([{"path": "Dockerfile", "data": dockerfile}]);
-    world.deploy("volume", &release).await;
-    let said = world.text("volume", "/fill?folder=/data&most=1000").await;
+    fixture.deploy("volume", &release).await;
+    let said = fixture.text("volume", "/fill?folder=/data&most=1000").await;
     let (written, end) = said.split_once(' ').unwrap();
     assert_eq!(end, "ENOSPC", "{said}");
     assert!(written.parse::<u64>().unwrap() < 512, "{said}");
-    assert_eq!(world.says("volume").await.version, "one");
-    world.end().await;
+    assert_eq!(fixture.reply("volume").await.version, "one");
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_has_no_more_rights_than_a_web_app_needs() {
-    let world = World::new().await;
+    let fixture = ContainerFixture::new().await;
     let new = json!({
         "name": "strict", "platform": "docker", "planID": "nano", "readOnlyRootFilesystem": true,
     });
-    world.ada.post("/v1/projects", &new).await.assert(200);
-    world.deploy("strict", &server("one")).await;
-    let page = world.page("strict", "/write?path=/var/tmp/x&text=y").await;
+    fixture.ada.post("/v1/projects", &new).await.assert(200);
+    fixture.deploy("strict", &server("one")).await;
+    let page = fixture
+        .page("strict", "/write?path=/var/tmp/x&text=y")
+        .await;
     assert_eq!(page.status, 500, "{}", page.text());
     assert!(page.text().contains("Read-only"), "{}", page.text());
-    world.text("strict", "/write?path=/tmp/x&text=y").await;
-    assert_eq!(world.text("strict", "/read?path=/tmp/x").await, "y");
-    let status = world.text("strict", "/read?path=/proc/self/status").await;
+    fixture.text("strict", "/write?path=/tmp/x&text=y").await;
+    assert_eq!(fixture.text("strict", "/read?path=/tmp/x").await, "y");
+    let status = fixture.text("strict", "/read?path=/proc/self/status").await;
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
     assert!(status.contains("Seccomp:\t2"), "{status}");
     // Neither the right to administer the machine, nor its network, nor to make devices.
@@ -124,8 +128,8 @@ async fn an_instance_has_no_more_rights_than_a_web_app_needs() {
     for right in [12, 13, 19, 21, 27] {
         assert_eq!(held >> right & 1, 0, "capability {right} of {held:x}");
     }
-    create(&world.ada, "loose", "docker").await;
-    world.deploy("loose", &server("one")).await;
-    world.text("loose", "/write?path=/var/tmp/x&text=y").await;
-    world.end().await;
+    create(&fixture.ada, "loose", "docker").await;
+    fixture.deploy("loose", &server("one")).await;
+    fixture.text("loose", "/write?path=/var/tmp/x&text=y").await;
+    fixture.end().await;
 }

@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(50);
 
 /// A running app, somebody who uses it, and a look at the engine past it.
-pub(crate) struct World {
+pub(crate) struct ContainerFixture {
     pub(crate) ada: User,
     pub(crate) app: TestApp,
     // After the app: what it still does would make anew what is removed.
     pub(crate) docker: Docker,
 }
 
-/// What a visitor of a sample application is told.
+/// The reply of a sample application.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct AppReply {
     pub(crate) version: String,
     /// The variable `WORD`; `-` when it is not set.
     pub(crate) word: String,
@@ -31,12 +31,12 @@ pub(crate) struct Said {
     pub(crate) host: String,
 }
 
-impl World {
+impl ContainerFixture {
     pub(crate) async fn new() -> Self {
         Self::with(|_| {}).await
     }
 
-    /// A world whose setup is changed first.
+    /// A fixture whose setup is changed first.
     pub(crate) async fn with(change: impl FnOnce(&mut Setup)) -> Self {
         let setup = Setup::with(|setup| {
             prepare(&mut setup.settings.containers);
@@ -132,8 +132,8 @@ impl World {
             .collect()
     }
 
-    /// Everything that a user is told about how a project is: itself, its events, its releases.
-    pub(crate) async fn told(&self, project: &str) -> String {
+    /// Everything that a user is shown about how a project is: itself, its events, its releases.
+    pub(crate) async fn shown(&self, project: &str) -> String {
         let (read, releases) = (self.project(project).await, self.releases(project).await);
         let events = format!("/v1/projects/{project}/events");
         let events = self.ada.get(&events).await.text();
@@ -158,8 +158,8 @@ impl World {
     }
 
     /// What a sample application says.
-    pub(crate) async fn says(&self, project: &str) -> Said {
-        Said::read(&self.text(project, "/").await)
+    pub(crate) async fn reply(&self, project: &str) -> AppReply {
+        AppReply::read(&self.text(project, "/").await)
     }
 
     /// Waits until exactly so many instances answer.
@@ -173,7 +173,7 @@ impl World {
                     if page.status != 200 {
                         return false;
                     }
-                    hosts.insert(Said::read(page.text()).host);
+                    hosts.insert(AppReply::read(page.text()).host);
                 }
                 hosts.len() == count
             },
@@ -195,7 +195,7 @@ impl World {
     }
 }
 
-impl Said {
+impl AppReply {
     pub(crate) fn read(text: &str) -> Self {
         let words: Vec<_> = text.split(' ').collect();
         let [version, word, host] = words[..] else {

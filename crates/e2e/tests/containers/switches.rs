@@ -1,13 +1,13 @@
 //! What can be switched on and off: no gap between releases, a read-only file system. And variables of a release.
 
 use crate::sources::server;
-use crate::support::{World, ended, eventually};
+use crate::support::{ContainerFixture, ended, eventually};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-impl World {
+impl ContainerFixture {
     async fn switch(&self, project: &str, switch: &str) {
         let path = format!("/v1/projects/{project}/{switch}");
         self.ada.post_empty(&path).await.assert(200);
@@ -22,12 +22,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn begin(world: &World) -> Self {
+    fn begin(fixture: &ContainerFixture) -> Self {
         let (stop, most) = (
             Arc::new(AtomicBool::new(false)),
             Arc::<AtomicUsize>::default(),
         );
-        let runtime = Arc::clone(&world.app.core().runtime);
+        let runtime = Arc::clone(&fixture.app.core().runtime);
         let (until, seen) = (Arc::clone(&stop), Arc::clone(&most));
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(async move {
@@ -52,69 +52,72 @@ impl Watch {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_zero_downtime_two_never_run_at_once() {
-    let world = World::new().await;
-    world.serve("solo").await;
-    let watch = Watch::begin(&world);
-    world.deploy("solo", &server("two")).await;
+    let fixture = ContainerFixture::new().await;
+    fixture.serve("solo").await;
+    let watch = Watch::begin(&fixture);
+    fixture.deploy("solo", &server("two")).await;
     assert_eq!(watch.end().await, 2, "with it, the new one starts first");
     eventually("the old one is gone", || async {
-        world.docker.running().len() == 1
+        fixture.docker.running().len() == 1
     })
     .await;
 
-    world.switch("solo", "zero-downtime/disable").await;
-    let watch = Watch::begin(&world);
-    world.deploy("solo", &server("three")).await;
-    assert_eq!(world.says("solo").await.version, "three");
-    let host = world.says("solo").await.host;
-    world.switch("solo", "actions/restart").await;
+    fixture.switch("solo", "zero-downtime/disable").await;
+    let watch = Watch::begin(&fixture);
+    fixture.deploy("solo", &server("three")).await;
+    assert_eq!(fixture.reply("solo").await.version, "three");
+    let host = fixture.reply("solo").await.host;
+    fixture.switch("solo", "actions/restart").await;
     eventually("it has started again", || async {
-        let page = world.page("solo", "/").await;
+        let page = fixture.page("solo", "/").await;
         page.status == 200 && !page.text().contains(&host)
     })
     .await;
     // One that fails leaves what was live, which is started again.
     let mut broken = server("four");
     broken["healthCheck"] = json!({"path": "/missing-page", "deadline": 3});
-    let release = world.release("solo", &broken).await;
-    let state = ended(&world.ada, &release).await["state"].clone();
+    let release = fixture.release("solo", &broken).await;
+    let state = ended(&fixture.ada, &release).await["state"].clone();
     assert_ne!(state, "READY");
     eventually("the one before is back", || async {
-        let page = world.page("solo", "/").await;
+        let page = fixture.page("solo", "/").await;
         page.status == 200 && page.text().starts_with("three ")
     })
     .await;
     assert_eq!(watch.end().await, 1);
-    world.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_file_system_is_switched_while_it_runs() {
-    let world = World::new().await;
-    world.serve("fixed").await;
-    let read_only = |world: &World| {
+    let fixture = ContainerFixture::new().await;
+    fixture.serve("fixed").await;
+    let read_only = |fixture: &ContainerFixture| {
         let of = |container: &Value| container["HostConfig"]["ReadonlyRootfs"] == true;
-        world.docker.running().iter().map(of).collect::<Vec<_>>()
+        fixture.docker.running().iter().map(of).collect::<Vec<_>>()
     };
-    assert_eq!(read_only(&world), [false]);
-    world.switch("fixed", "read-only/enable").await;
-    eventually("it is read-only", || async { read_only(&world) == [true] }).await;
-    let page = world.page("fixed", "/write?path=/var/note&text=x").await;
-    assert_eq!(page.status, 500, "{}", page.text());
-    world.deploy("fixed", &server("two")).await;
-    eventually("it stays so", || async { read_only(&world) == [true] }).await;
-    world.switch("fixed", "read-only/disable").await;
-    eventually("it is not any more", || async {
-        read_only(&world) == [false]
+    assert_eq!(read_only(&fixture), [false]);
+    fixture.switch("fixed", "read-only/enable").await;
+    eventually("it is read-only", || async {
+        read_only(&fixture) == [true]
     })
     .await;
-    world.end().await;
+    let page = fixture.page("fixed", "/write?path=/var/note&text=x").await;
+    assert_eq!(page.status, 500, "{}", page.text());
+    fixture.deploy("fixed", &server("two")).await;
+    eventually("it stays so", || async { read_only(&fixture) == [true] }).await;
+    fixture.switch("fixed", "read-only/disable").await;
+    eventually("it is not any more", || async {
+        read_only(&fixture) == [false]
+    })
+    .await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn variables_of_a_release_arrive_by_either_name() {
-    let world = World::new().await;
-    world.create("words", "docker").await;
+    let fixture = ContainerFixture::new().await;
+    fixture.create("words", "docker").await;
     for (field, variables, word) in [
         ("envs", json!({"WORD": "one"}), "one"),
         ("envVars", json!({"WORD": "two"}), "two"),
@@ -127,8 +130,8 @@ async fn variables_of_a_release_arrive_by_either_name() {
     ] {
         let mut body = server("v1");
         body[field] = variables;
-        world.deploy("words", &body).await;
-        assert_eq!(world.says("words").await.word, word);
+        fixture.deploy("words", &body).await;
+        assert_eq!(fixture.reply("words").await.word, word);
     }
-    world.end().await;
+    fixture.end().await;
 }

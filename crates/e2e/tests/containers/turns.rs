@@ -1,6 +1,6 @@
 //! Builds take turns, and nobody waits for those of another.
 
-use crate::support::{World, create, ended};
+use crate::support::{ContainerFixture, create, ended};
 use estrade_testkit::User;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -42,9 +42,9 @@ async fn begun(user: &User, releases: &[String]) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_owners_builds_hold_up_nobody_else() {
-    let world = World::new().await;
-    let (ada, bob) = (&world.ada, world.app.new_account("bob").await);
-    let carol = world.app.new_account("carol").await;
+    let fixture = ContainerFixture::new().await;
+    let (ada, bob) = (&fixture.ada, fixture.app.new_account("bob").await);
+    let carol = fixture.app.new_account("carol").await;
     let mut queued = Vec::new();
     for number in 0..MANY {
         let name = format!("slow-{number}");
@@ -104,5 +104,5 @@ async fn one_owners_builds_hold_up_nobody_else() {
         let state = ended(ada, build).await["state"].clone();
         assert!(state == "CANCELED" || state == "FAILED", "{state}");
     }
-    world.end().await;
+    fixture.end().await;
 }

@@ -22,7 +22,7 @@ impl WebSocket {
         }
         let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
         assert!(head.starts_with("http/1.1 101 "), "{head}");
-        // The answer to the key of the example in RFC 6455.
+        // The response to the key of the example in RFC 6455.
         assert!(head.contains("s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
         Self(stream)
     }
@@ -38,9 +38,9 @@ impl WebSocket {
             .await?;
         let (kind, length) = (self.0.read_u8().await?, self.0.read_u8().await?);
         assert_eq!(kind, 0x81);
-        let mut answer = vec![0; length.into()];
-        self.0.read_exact(&mut answer).await?;
-        Ok(String::from_utf8(answer).unwrap())
+        let mut response = vec![0; length.into()];
+        self.0.read_exact(&mut response).await?;
+        Ok(String::from_utf8(response).unwrap())
     }
 
     /// Closes it, as a browser does.

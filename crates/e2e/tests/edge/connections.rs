@@ -42,7 +42,9 @@ async fn a_request_may_come_byte_by_byte() {
 async fn a_connection_that_leaves_the_express_lane_goes_on() {
     let (app, mut visitor) = app_with_site().await;
     assert_eq!(visitor.get("/a.txt").await.text(), "aaa");
-    let posted = visitor.ask("POST", "/", &[("content-length", "0")]).await;
+    let posted = visitor
+        .request("POST", "/", &[("content-length", "0")])
+        .await;
     assert_eq!(posted.status, 405);
     for _ in 0..3 {
         assert_eq!(visitor.get("/a.txt").await.text(), "aaa");
@@ -83,9 +85,9 @@ async fn nonsense_is_refused_and_nothing_is_smuggled() {
     ] {
         let mut visitor = EdgeClient::connect(app.edge(), "").await;
         visitor.send(request.as_bytes()).await.unwrap();
-        let answer = visitor.read_response("GET").await;
-        let good = answer.as_ref().is_ok_and(|page| page.status < 400);
-        assert!(!good, "{request:?}: {answer:?}");
+        let response = visitor.read_response("GET").await;
+        let good = response.as_ref().is_ok_and(|page| page.status < 400);
+        assert!(!good, "{request:?}: {response:?}");
     }
     for hosts in ["a", "my-site.localhost"] {
         let mut visitor = EdgeClient::connect(app.edge(), hosts).await;

@@ -294,7 +294,7 @@ impl Side {
         }
     }
 
-    async fn ask(&mut self, request: &Request) -> Page {
+    async fn request(&mut self, request: &Request) -> Page {
         let coding = |(name, _): &(&str, &str)| *name == "Accept-Encoding";
         let coding: Vec<_> = request.headers.iter().copied().filter(coding).collect();
         let first = self.exchange("HEAD", request.path, &coding).await;
@@ -316,7 +316,7 @@ impl Side {
             // nginx closes connections after some errors without saying so.
             Err(_) if self.may_close => {
                 self.visitor = EdgeClient::connect(self.address, HOST).await;
-                self.visitor.ask(method, path, headers).await
+                self.visitor.request(method, path, headers).await
             }
             other => other.unwrap_or_else(|error| panic!("{method} {path} {headers:?}: {error}")),
         };
@@ -327,7 +327,7 @@ impl Side {
     }
 }
 
-/// What is compared of an answer.
+/// What is compared of a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Compared {
     status: u16,
@@ -413,8 +413,8 @@ async fn answers_agree_with_nginx() {
             continue;
         }
         let (our, their) = (
-            compared(&ours.ask(&request).await),
-            compared(&theirs.ask(&request).await),
+            compared(&ours.request(&request).await),
+            compared(&theirs.request(&request).await),
         );
         if our == their {
             agreed += 1;

@@ -189,7 +189,7 @@ async fn nothing_outside_the_site_can_be_reached(app: &TestApp) {
 
 async fn only_get_and_head_are_for_files(app: &TestApp) {
     let (_, mut visitor) = site(app, "my-site", &[("index.html", "hello")]).await;
-    let head = visitor.ask("HEAD", "/", &[]).await;
+    let head = visitor.request("HEAD", "/", &[]).await;
     assert_eq!(
         (head.status, head.header("content-length")),
         (200, Some("5"))
@@ -203,7 +203,9 @@ async fn only_get_and_head_are_for_files(app: &TestApp) {
     assert_eq!(but_date(&get), but_date(&head));
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
         let mut visitor = EdgeClient::connect(app.edge(), "my-site.localhost").await;
-        let page = visitor.ask(method, "/", &[("content-length", "0")]).await;
+        let page = visitor
+            .request(method, "/", &[("content-length", "0")])
+            .await;
         assert_eq!(
             (page.status, page.header("allow")),
             (405, Some("GET, HEAD")),
@@ -307,10 +309,10 @@ async fn files_of_all_sizes_come_back_byte_for_byte(app: &TestApp) {
         .unwrap();
     for size in sizes {
         let url = format!("http://sizes.localhost:{}/{size}.bin", app.edge().port());
-        let answer = http2.get(url).send().await.unwrap();
-        assert_eq!(answer.version(), reqwest::Version::HTTP_2);
-        assert_eq!(answer.status(), 200, "{size}");
-        assert!(answer.bytes().await.unwrap() == noise(size), "{size}");
+        let response = http2.get(url).send().await.unwrap();
+        assert_eq!(response.version(), reqwest::Version::HTTP_2);
+        assert_eq!(response.status(), 200, "{size}");
+        assert!(response.bytes().await.unwrap() == noise(size), "{size}");
     }
 }
 
@@ -408,7 +410,7 @@ async fn what_is_given_again_is_the_same(app: &TestApp) {
                 let again = timeless(one.get_with(path, &coding).await);
                 assert_eq!(again, first, "{path} {coding:?}");
             }
-            let head = timeless(one.ask("HEAD", path, &coding).await);
+            let head = timeless(one.request("HEAD", path, &coding).await);
             assert_eq!(head.headers, first.headers, "{path} {coding:?}");
             let tag = first.header("etag").unwrap_or("none");
             let known = [&coding[..], &[("If-None-Match", tag)]].concat();

@@ -59,7 +59,7 @@ async fn fifty_switches_under_load_drop_nothing(app: &TestApp) {
         let mut visitor = EdgeClient::connect(app.edge(), "busy.localhost").await;
         clients.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                visit(&mut visitor).await;
+                request(&mut visitor).await;
                 pages.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(PAUSE).await;
             }
@@ -80,7 +80,7 @@ async fn fifty_switches_under_load_drop_nothing(app: &TestApp) {
 }
 
 /// Reads the page and the asset it names, on one connection, and checks both to the last byte.
-async fn visit(visitor: &mut EdgeClient) {
+async fn request(visitor: &mut EdgeClient) {
     let page = visitor.get("/").await;
     assert_eq!(page.status, 200);
     let text = page.text();

@@ -37,16 +37,16 @@ async fn preflight(app: &TestApp, path: &str, origin: &str, method: &str) -> Api
 }
 
 #[track_caller]
-fn assert_open(answer: &ApiResponse, status: u16) {
-    assert_eq!(answer.status(), status, "{}", answer.describe());
-    assert_eq!(answer.header(ALLOWED), PAGE);
+fn assert_open(response: &ApiResponse, status: u16) {
+    assert_eq!(response.status(), status, "{}", response.describe());
+    assert_eq!(response.header(ALLOWED), PAGE);
     assert!(
-        answer
+        response
             .header("vary")
             .to_ascii_lowercase()
             .contains("origin")
     );
-    assert_eq!(answer.header("access-control-allow-credentials"), "");
+    assert_eq!(response.header("access-control-allow-credentials"), "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,9 +55,9 @@ async fn a_page_of_a_configured_origin_calls_models() {
     let list = ada.get("/v1/workspaces").await.assert(200);
     let workspace = list.field("/workspaces/0/_id");
     for length in [1, 100_000] {
-        let answer = chat(&app, &key, PAGE, length).await;
-        assert_open(&answer, 200);
-        let exposed = answer.header("access-control-expose-headers");
+        let response = chat(&app, &key, PAGE, length).await;
+        assert_open(&response, 200);
+        let exposed = response.header("access-control-expose-headers");
         for name in [
             "x-estrade-call",
             "x-estrade-upstream-model",
@@ -83,10 +83,10 @@ async fn a_page_of_a_configured_origin_calls_models() {
         format!("/api/{workspace}/v1/chat/completions"),
         "/v1/embeddings".to_owned(),
     ] {
-        let answer = preflight(&app, &path, PAGE, "POST").await;
-        assert_open(&answer, 204);
-        assert_eq!(answer.header("access-control-allow-methods"), "POST");
-        let names = answer.header("access-control-allow-headers");
+        let response = preflight(&app, &path, PAGE, "POST").await;
+        assert_open(&response, 204);
+        assert_eq!(response.header("access-control-allow-methods"), "POST");
+        let names = response.header("access-control-allow-headers");
         assert!(names.contains("authorization") && names.contains("x-stainless-os"));
     }
 }
@@ -95,12 +95,12 @@ async fn a_page_of_a_configured_origin_calls_models() {
 async fn no_other_page_does_and_nothing_else_is_open() {
     let (app, _, key) = start(&[PAGE]).await;
     for other in ["https://evil.test", "http://app.example.com", "null"] {
-        let answer = chat(&app, &key, other, 1).await.assert(200);
-        assert_eq!(answer.header(ALLOWED), "", "{other}");
-        assert!(answer.header("vary").contains("origin"), "{other}");
+        let response = chat(&app, &key, other, 1).await.assert(200);
+        assert_eq!(response.header(ALLOWED), "", "{other}");
+        assert!(response.header("vary").contains("origin"), "{other}");
         // Who may not ask is not even told that there is something.
-        let answer = preflight(&app, "/v1/chat/completions", other, "POST").await;
-        assert_eq!((answer.status(), answer.header(ALLOWED)), (401, ""));
+        let response = preflight(&app, "/v1/chat/completions", other, "POST").await;
+        assert_eq!((response.status(), response.header(ALLOWED)), (401, ""));
     }
     // Management, and methods that the path does not take.
     for (path, method) in [
@@ -111,9 +111,16 @@ async fn no_other_page_does_and_nothing_else_is_open() {
         ("/v1/chat/completions", "DELETE"),
         ("/v1/models", "POST"),
     ] {
-        let answer = preflight(&app, path, PAGE, method).await;
-        assert!(answer.status() >= 400 || answer.status() == 200, "{path}");
-        assert_eq!(answer.header("access-control-allow-methods"), "", "{path}");
+        let response = preflight(&app, path, PAGE, method).await;
+        assert!(
+            response.status() >= 400 || response.status() == 200,
+            "{path}"
+        );
+        assert_eq!(
+            response.header("access-control-allow-methods"),
+            "",
+            "{path}"
+        );
     }
     let stranger = app.stranger().ai();
     let listed = stranger.get("/v1/keys").header("origin", PAGE).await;
@@ -124,11 +131,14 @@ async fn no_other_page_does_and_nothing_else_is_open() {
 async fn without_origins_it_is_off() {
     let (app, _, key) = start(&[]).await;
     for length in [1, 100_000] {
-        let answer = chat(&app, &key, PAGE, length).await.assert(200);
-        assert_eq!((answer.header(ALLOWED), answer.header("vary")), ("", ""));
+        let response = chat(&app, &key, PAGE, length).await.assert(200);
+        assert_eq!(
+            (response.header(ALLOWED), response.header("vary")),
+            ("", "")
+        );
     }
-    let answer = preflight(&app, "/v1/chat/completions", PAGE, "POST").await;
-    assert_eq!((answer.status(), answer.header(ALLOWED)), (401, ""));
+    let response = preflight(&app, "/v1/chat/completions", PAGE, "POST").await;
+    assert_eq!((response.status(), response.header(ALLOWED)), (401, ""));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

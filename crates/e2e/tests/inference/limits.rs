@@ -1,6 +1,6 @@
 //! Limits over the wire, and the record of every call.
 
-use crate::support::{ECHO, MODEL, chat, chat_answer, code, key_with, provide, say, workspace};
+use crate::support::{ECHO, MODEL, chat, chat_response, code, key_with, provide, say, workspace};
 use estrade_mock_upstream::{
     MockUpstream, done, event, json as answer_json, stream_head, usage_event,
 };
@@ -20,10 +20,10 @@ async fn a_rate_is_said_in_headers_and_body(app: &TestApp) {
     let ada = app.new_account("ada").await.ai();
     let (id, key) = key_with(&ada, "slow", json!({"rpm": 2})).await;
     for left in ["1", "0"] {
-        let answer = say(app, &key).await.assert(200);
-        assert_eq!(answer.header("x-ratelimit-limit-requests"), "2");
-        assert_eq!(answer.header("x-ratelimit-remaining-requests"), left);
-        assert_ne!(answer.header("x-ratelimit-reset-requests"), "");
+        let response = say(app, &key).await.assert(200);
+        assert_eq!(response.header("x-ratelimit-limit-requests"), "2");
+        assert_eq!(response.header("x-ratelimit-remaining-requests"), left);
+        assert_ne!(response.header("x-ratelimit-reset-requests"), "");
     }
     let refused = say(app, &key).await.assert(429);
     assert_eq!(code(&refused), "rate_limit_requests");
@@ -93,7 +93,7 @@ async fn a_workspace_limits_all_its_keys(app: &TestApp) {
     assert_eq!(
         statuses
             .iter()
-            .filter(|answer| answer.status() == 200)
+            .filter(|response| response.status() == 200)
             .count(),
         3
     );
@@ -102,7 +102,7 @@ async fn a_workspace_limits_all_its_keys(app: &TestApp) {
 }
 
 async fn a_budget_is_said_in_headers_and_body(app: &TestApp) {
-    let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
+    let upstream = MockUpstream::new(|_| answer_json(200, &chat_response(1))).await;
     provide(app, &upstream).await;
     let ada = app.new_account("ada").await.ai();
     let budget =
@@ -156,7 +156,7 @@ async fn every_answer_leads_to_its_record(app: &TestApp) {
         if asked.body.contains(r#""stream":true"#) {
             vec![stream_head(), event("a"), usage_event(3, 2), done()]
         } else {
-            answer_json(200, &chat_answer(2))
+            answer_json(200, &chat_response(2))
         }
     })
     .await;
@@ -171,8 +171,8 @@ async fn every_answer_leads_to_its_record(app: &TestApp) {
         ("no/such", json!({}), 404, "0.00"),
         (MODEL, json!({"max_tokens": "x"}), 400, "0.00"),
     ] {
-        let answer = chat(app, &key, model, &more).await.assert(status);
-        let call = answer.header("x-estrade-call");
+        let response = chat(app, &key, model, &more).await.assert(status);
+        let call = response.header("x-estrade-call");
         let row = ada
             .get(&format!("{path}/logs/{call}"))
             .await
@@ -195,7 +195,7 @@ async fn every_answer_leads_to_its_record(app: &TestApp) {
 }
 
 async fn models_are_listed_by_credential(app: &TestApp) {
-    let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
+    let upstream = MockUpstream::new(|_| answer_json(200, &chat_response(1))).await;
     provide(app, &upstream).await;
     let ada = app.new_account("ada").await.ai();
     let (_, wide) = key_with(&ada, "wide", json!({})).await;

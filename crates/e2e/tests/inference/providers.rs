@@ -1,6 +1,6 @@
 //! Providers of the database: in force for the next call, and their keys nowhere to be found.
 
-use crate::support::{MODEL, SECRET, chat, chat_answer, code, key, provide};
+use crate::support::{MODEL, SECRET, chat, chat_response, code, key, provide};
 use estrade_mock_upstream::{MockUpstream, json as answer_json};
 use estrade_model::provider::{KeptProvider, ProviderSettings};
 use estrade_model::{Id, Timestamp};
@@ -20,18 +20,18 @@ async fn a_provider_is_in_force_for_the_next_call(app: &TestApp) {
     let (_, key) = key(&ada, "ci-bot").await;
     let admin = app.admin().await.ai();
     for round in 0..10 {
-        let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
+        let upstream = MockUpstream::new(|_| answer_json(200, &chat_response(1))).await;
         let unknown = chat(app, &key, MODEL, &json!({})).await.assert(404);
         assert_eq!(code(&unknown), "model_not_found", "{round}");
         let path = provide(app, &upstream).await;
-        let answer = chat(app, &key, MODEL, &json!({})).await.assert(200);
-        assert_eq!(answer.header("x-estrade-provider"), "acme");
+        let response = chat(app, &key, MODEL, &json!({})).await.assert(200);
+        assert_eq!(response.header("x-estrade-provider"), "acme");
         admin
             .put(&path, &json!({"name": "renamed"}))
             .await
             .assert(200);
-        let answer = chat(app, &key, MODEL, &json!({})).await.assert(200);
-        assert_eq!(answer.header("x-estrade-provider"), "renamed", "{round}");
+        let response = chat(app, &key, MODEL, &json!({})).await.assert(200);
+        assert_eq!(response.header("x-estrade-provider"), "renamed", "{round}");
         admin.delete(&path).await.assert(204);
         chat(app, &key, MODEL, &json!({})).await.assert(404);
     }
@@ -68,7 +68,7 @@ async fn leave(app: &TestApp, name: &str, base_url: &str, sealed_key: Option<Vec
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stored_provider_that_cannot_be_used_takes_no_other_with_it() {
     let app = TestApp::start(Backend::Sqlite).await;
-    let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
+    let upstream = MockUpstream::new(|_| answer_json(200, &chat_response(1))).await;
     let ada = app.new_account("ada").await.ai();
     let (_, key) = key(&ada, "ci-bot").await;
     leave(&app, "nowhere", "https://a..b/v1", None).await;
@@ -101,14 +101,18 @@ async fn the_key_of_a_provider_is_nowhere(app: &TestApp) {
     let ada = app.new_account("ada").await.ai();
     let (_, key) = key(&ada, "ci-bot").await;
     for _ in 0..5 {
-        let answer = chat(app, &key, MODEL, &json!({})).await;
-        assert!(!answer.describe().contains(SECRET), "{}", answer.describe());
-        assert!(answer.status() >= 400, "{}", answer.status());
+        let response = chat(app, &key, MODEL, &json!({})).await;
+        assert!(
+            !response.describe().contains(SECRET),
+            "{}",
+            response.describe()
+        );
+        assert!(response.status() >= 400, "{}", response.status());
     }
     let admin = app.admin().await.ai();
     for path in [&path, "/v1/providers", "/v1/audit", "/v1/models"] {
-        let answer = admin.get(path).await.assert(200);
-        assert!(!answer.text().contains(SECRET), "{path}");
+        let response = admin.get(path).await.assert(200);
+        assert!(!response.text().contains(SECRET), "{path}");
     }
     assert!(!app.holds(SECRET).await);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The built-in model.
 pub(crate) const ECHO: &str = "estrade/echo";
-/// The model of [`provide`]; each token of an answer costs 0.001, the prompt nothing.
+/// The model of [`provide`]; each token of a response costs 0.001, the prompt nothing.
 pub(crate) const MODEL: &str = "acme/large";
 /// The upstream's key.
 pub(crate) const SECRET: &str = "sk-upstream-77e1d0c4a5b69382";
@@ -54,8 +54,8 @@ pub(crate) async fn say(app: &TestApp, key: &str) -> ApiResponse {
 
 /// The code of an inference error, after a look at its shape.
 #[track_caller]
-pub(crate) fn code(answer: &ApiResponse) -> String {
-    let body = answer.json();
+pub(crate) fn code(response: &ApiResponse) -> String {
+    let body = response.json();
     let error = &body["error"];
     assert!(
         error["message"].as_str().is_some_and(|it| !it.is_empty()),
@@ -79,8 +79,8 @@ pub(crate) async fn provide(app: &TestApp, upstream: &MockUpstream) -> String {
     format!("/v1/providers/{}", made.field("/provider/_id"))
 }
 
-/// A chat answer with so many tokens.
-pub(crate) fn chat_answer(completion: u64) -> String {
+/// A chat response with so many tokens.
+pub(crate) fn chat_response(completion: u64) -> String {
     json!({
         "id": "c1", "object": "chat.completion", "model": MODEL,
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],

@@ -1,6 +1,6 @@
 //! Traces of calls, as a collector gets them: read with OpenTelemetry's own types.
 
-use crate::support::{ECHO, MODEL, chat, chat_answer, key, provide, say};
+use crate::support::{ECHO, MODEL, chat, chat_response, key, provide, say};
 use estrade_mock_upstream::{Action, MockUpstream, json as answer_json};
 use estrade_server::ai::traces::TraceOptions;
 use estrade_testkit::{Backend, Setup, TestApp};
@@ -67,12 +67,12 @@ fn attribute(span: &Span, key: &str) -> String {
 #[tokio::test]
 async fn a_call_is_a_span_of_its_callers_trace() {
     let collector = MockUpstream::new(|_| answer_json(200, "{}")).await;
-    let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(5))).await;
+    let upstream = MockUpstream::new(|_| answer_json(200, &chat_response(5))).await;
     let app = start(&collector, 0).await;
     provide(&app, &upstream).await;
     let ada = app.new_account("ada").await.ai();
     let (id, key) = key(&ada, "traced").await;
-    let answer = chat(&app, &key, MODEL, &json!({}))
+    let response = chat(&app, &key, MODEL, &json!({}))
         .header("traceparent", PARENT)
         .await
         .assert(200);
@@ -90,7 +90,7 @@ async fn a_call_is_a_span_of_its_callers_trace() {
         ("gen_ai.usage.input_tokens", "3"),
         ("gen_ai.usage.output_tokens", "5"),
         ("http.response.status_code", "200"),
-        ("estrade.call.id", answer.header("x-estrade-call")),
+        ("estrade.call.id", response.header("x-estrade-call")),
         ("estrade.key.id", &id),
         ("estrade.partial", "false"),
     ] {

@@ -41,15 +41,15 @@ impl Socket {
             .await
             .unwrap()
         {
-            Ok((socket, answer)) => {
-                assert_eq!(answer.status(), 101);
+            Ok((socket, response)) => {
+                assert_eq!(response.status(), 101);
                 // Never the one with the token.
-                let agreed = answer.headers().get("sec-websocket-protocol");
+                let agreed = response.headers().get("sec-websocket-protocol");
                 assert!(agreed.is_none_or(|it| it == "estrade" || it == "estrade.streams"));
-                assert!(answer.headers().contains_key("x-request-id"));
+                assert!(response.headers().contains_key("x-request-id"));
                 Ok(Self(socket))
             }
-            Err(Error::Http(answer)) => Err(answer.status().as_u16()),
+            Err(Error::Http(response)) => Err(response.status().as_u16()),
             Err(error) => panic!("{error}"),
         }
     }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// An answer: status, header lines and body as they came.
+/// A response: status, header lines and body as they came.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) status: u16,
@@ -70,11 +70,11 @@ where
 {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let patience = Duration::from_secs(30);
-    tokio::time::timeout(patience, stream.read_to_end(&mut answer)).await??;
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    tokio::time::timeout(patience, stream.read_to_end(&mut response)).await??;
+    let response = String::from_utf8(response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     Ok(Page {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
         head: head.to_owned(),

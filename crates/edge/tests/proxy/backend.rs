@@ -26,8 +26,8 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// Answers requests with what `answer` makes of them.
-    pub(crate) async fn start<F, Fut>(answer: F) -> Self
+    /// Answers requests with what `response` makes of them.
+    pub(crate) async fn start<F, Fut>(response: F) -> Self
     where
         F: Fn(Request<Incoming>) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Response<AppBody>> + Send + 'static,
@@ -42,10 +42,10 @@ impl App {
             while let Ok((stream, _)) = socket.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
                 stream.set_nodelay(true).unwrap();
-                let answer = answer.clone();
+                let response = response.clone();
                 let service = service_fn(move |request| {
-                    let answer = answer(request);
-                    async move { Ok::<_, Infallible>(answer.await) }
+                    let response = response(request);
+                    async move { Ok::<_, Infallible>(response.await) }
                 });
                 open.spawn(async move {
                     let http = hyper::server::conn::http1::Builder::new();
@@ -86,7 +86,7 @@ pub(crate) fn whole(text: impl Into<Bytes>) -> AppBody {
         .boxed()
 }
 
-/// An answer with a length.
+/// A response with a length.
 pub(crate) fn ok(text: &str) -> Action {
     let length = text.len();
     send(format!(

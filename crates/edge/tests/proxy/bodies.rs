@@ -51,12 +51,12 @@ async fn events_are_passed_on_one_by_one() {
         assert_eq!(end, None);
     }
     let modern = Modern::new(stage.address);
-    let answer = modern
+    let response = modern
         .request(reqwest::Method::GET, "/")
         .send()
         .await
         .unwrap();
-    let mut events = answer.bytes_stream();
+    let mut events = response.bytes_stream();
     for event in ["data: 1\n\n", "data: 2\n\n"] {
         let chunk = timeout(TIMEOUT, events.next()).await.unwrap().unwrap();
         assert_eq!(chunk.unwrap(), event.as_bytes());
@@ -98,7 +98,7 @@ async fn an_upload_reaches_the_instance_as_it_comes() {
         .await;
     assert_eq!(visitor.head().await.unwrap().0, 100);
     visitor.send_raw(b"ok").await;
-    assert_eq!(visitor.answer("POST").await.unwrap().text(), "ok");
+    assert_eq!(visitor.response("POST").await.unwrap().text(), "ok");
     assert_eq!(app.connections(), 1);
     stage.finish().await;
 }
@@ -146,12 +146,12 @@ async fn large_bodies_take_little_memory_in_both_directions() {
     }
     assert_eq!(length, BIG);
     let modern = Modern::new(stage.address);
-    let answer = modern
+    let response = modern
         .request(reqwest::Method::GET, "/")
         .send()
         .await
         .unwrap();
-    let (mut body, mut length) = (answer.bytes_stream(), 0);
+    let (mut body, mut length) = (response.bytes_stream(), 0);
     while let Some(data) = body.next().await {
         length += data.unwrap().len() as u64;
     }
@@ -163,7 +163,7 @@ async fn large_bodies_take_little_memory_in_both_directions() {
         visitor.send_raw(&piece).await;
     }
     assert_eq!(
-        visitor.answer("POST").await.unwrap().text(),
+        visitor.response("POST").await.unwrap().text(),
         BIG.to_string()
     );
     let sent = reqwest::Body::wrap_stream(flood().map(Ok::<_, std::io::Error>));
@@ -192,14 +192,20 @@ async fn what_is_too_long_is_refused_before_it_is_read_or_while() {
     .await;
     stage.serve(&[app.address]).await;
     let mut visitor = stage.visitor().await;
-    let page = visitor.ask("POST", "/", &[], &[b'x'; 1000]).await.unwrap();
+    let page = visitor
+        .request("POST", "/", &[], &[b'x'; 1000])
+        .await
+        .unwrap();
     assert_eq!((page.status, seen.swap(0, Ordering::SeqCst)), (200, 1000));
-    let page = visitor.ask("POST", "/", &[], &[b'x'; 1001]).await.unwrap();
+    let page = visitor
+        .request("POST", "/", &[], &[b'x'; 1001])
+        .await
+        .unwrap();
     assert_eq!((page.status, seen.load(Ordering::SeqCst)), (413, 0));
     // Nobody is told to go on with what will be refused.
     let mut visitor = stage.visitor().await;
     let announced = [("Content-Length", "1001"), ("Expect", "100-continue")];
-    let page = visitor.ask("POST", "/", &announced, b"").await.unwrap();
+    let page = visitor.request("POST", "/", &announced, b"").await.unwrap();
     assert_eq!(page.status, 413);
     let mut visitor = stage.visitor().await;
     visitor
@@ -211,7 +217,7 @@ async fn what_is_too_long_is_refused_before_it_is_read_or_while() {
         drop(visitor.stream.write_all(chunk.as_bytes()).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(visitor.answer("POST").await.unwrap().status, 413);
+    assert_eq!(visitor.response("POST").await.unwrap().status, 413);
     assert!(seen.load(Ordering::SeqCst) <= 800);
     stage.finish().await;
 }
@@ -242,7 +248,7 @@ async fn what_becomes_too_long_while_it_is_answered_breaks_off() {
 }
 
 #[tokio::test]
-async fn an_instance_may_answer_before_it_has_read_everything() {
+async fn an_instance_may_respond_before_it_has_read_everything() {
     let stage = Stage::start().await;
     let no = "HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno";
     let app = always(vec![send(no), Action::Close]).await;
@@ -251,7 +257,7 @@ async fn an_instance_may_answer_before_it_has_read_everything() {
     let head =
         "POST / HTTP/1.1\r\nHost: app.localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
     visitor.send_raw(head.as_bytes()).await;
-    let page = timeout(TIMEOUT, visitor.answer("POST"))
+    let page = timeout(TIMEOUT, visitor.response("POST"))
         .await
         .unwrap()
         .unwrap();
@@ -279,7 +285,7 @@ async fn a_visitor_that_stops_in_the_middle_of_its_body_is_not_waited_for() {
         .send("POST", "/", &[("Content-Length", "10")], b"")
         .await;
     visitor.send_raw(b"12345").await;
-    let page = timeout(TIMEOUT, visitor.answer("POST"))
+    let page = timeout(TIMEOUT, visitor.response("POST"))
         .await
         .unwrap()
         .unwrap();
@@ -319,7 +325,7 @@ async fn a_visitor_that_drips_does_not_keep_an_instance() {
         visitor.send_raw(b"x").await;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let page = timeout(TIMEOUT, visitor.answer("POST"))
+    let page = timeout(TIMEOUT, visitor.response("POST"))
         .await
         .unwrap()
         .unwrap();

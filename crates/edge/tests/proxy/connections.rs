@@ -19,7 +19,7 @@ async fn one_connection_serves_many_requests_of_many_visitors() {
         for _ in 0..5 {
             assert_eq!(visitor.get("/").await.status, 200);
         }
-        let posted = visitor.ask("POST", "/", &[], b"hello").await.unwrap();
+        let posted = visitor.request("POST", "/", &[], b"hello").await.unwrap();
         assert_eq!(posted.text(), "hello");
         // From here on hyper serves the visitor.
         assert_eq!(visitor.get("/").await.status, 200);
@@ -104,7 +104,7 @@ async fn connections_to_instances_have_a_limit_and_idle_ones_make_room() {
         (refused.status, refused.header("retry-after")),
         (503, Some("5"))
     );
-    let refused = stage.visitor().await.ask("POST", "/", &[], b"x").await;
+    let refused = stage.visitor().await.request("POST", "/", &[], b"x").await;
     assert_eq!(refused.unwrap().status, 503);
     let upstreams = stage.edge.upstreams();
     assert_eq!((upstreams.open(), upstreams.refused()), (3, 2));
@@ -195,7 +195,7 @@ async fn an_instance_that_accepts_nobody_costs_no_request() {
     }
     for _ in 0..10 {
         // Nothing of it was sent to the one that is gone.
-        let posted = visitor.ask("POST", "/", &[], b"hello").await.unwrap();
+        let posted = visitor.request("POST", "/", &[], b"hello").await.unwrap();
         assert_eq!((posted.status, posted.text()), (200, "hello"));
     }
     stage.finish().await;
@@ -218,7 +218,7 @@ async fn a_request_that_met_a_closed_connection_is_repeated() {
         stage.serve(&[app.address]).await;
         let mut visitor = stage.visitor().await;
         assert_eq!(visitor.get("/").await.status, 200);
-        let again = visitor.ask(method, "/", &[], b"").await.unwrap();
+        let again = visitor.request(method, "/", &[], b"").await.unwrap();
         assert_eq!(again.status, 200, "{method}");
         assert_eq!((app.count(), app.connections()), (3, 2), "{method}");
         stage.finish().await;
@@ -238,7 +238,7 @@ async fn a_request_that_may_have_been_carried_out_is_not_repeated() {
         stage.serve(&[app.address]).await;
         let mut visitor = stage.visitor().await;
         assert_eq!(visitor.get("/").await.status, 200);
-        let page = visitor.ask(method, "/", &[], body.as_bytes()).await;
+        let page = visitor.request(method, "/", &[], body.as_bytes()).await;
         assert_eq!(page.unwrap().status, 502, "{method} {body}");
         assert_eq!((app.count(), app.connections()), (2, 1), "{method} {body}");
         stage.finish().await;
@@ -292,7 +292,7 @@ async fn what_cannot_be_repeated_does_not_go_out_on_an_old_connection() {
     let mut visitor = stage.visitor().await;
     visitor.get("/").await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    let posted = visitor.ask("POST", "/", &[], b"x").await.unwrap();
+    let posted = visitor.request("POST", "/", &[], b"x").await.unwrap();
     assert_eq!((posted.status, app.connections()), (200, 2));
     stage.finish().await;
 }
@@ -309,7 +309,7 @@ async fn when_the_visitor_goes_so_does_the_connection_to_the_instance() {
         drop(visitor);
         assert!(app.wait_for_open(0).await, "{method}");
     }
-    // The same when the answer has begun.
+    // The same when the response has begun.
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n";
     let slow = always(vec![estrade_mock_upstream::send(head), Action::AwaitClose]).await;
     stage.publish(release, &[slow.address]);

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Asks on both lanes; both shall get the same.
+/// Asks on both paths; both shall get the same.
 async fn ask_both(stage: &Stage, status: u16) -> Page {
     let get = stage.visitor().await.get("/").await;
-    let post = stage.visitor().await.ask("POST", "/", &[], b"x").await;
+    let post = stage.visitor().await.request("POST", "/", &[], b"x").await;
     let post = post.unwrap();
     assert_eq!((get.status, post.status), (status, status));
     assert_eq!(get.body, post.body);
@@ -133,7 +133,7 @@ fn broken() -> Vec<Vec<Action>> {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
+async fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
     let stage = Stage::start_with(|setup| {
         setup.edge.proxy.idle_timeout = Duration::from_millis(300);
     })
@@ -144,13 +144,13 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
         stage.publish(release, &[app.address]);
         for method in ["GET", "POST"] {
             let mut visitor = stage.visitor().await;
-            let page = visitor.ask(method, "/", &[], b"").await;
+            let page = visitor.request(method, "/", &[], b"").await;
             assert!(page.is_err(), "{method} {acts:?} {page:?}");
         }
         let modern = Modern::new(stage.address);
         // The end may come so soon that there is not even a head.
-        if let Ok(answer) = modern.request(reqwest::Method::GET, "/").send().await {
-            let body = answer.bytes().await;
+        if let Ok(response) = modern.request(reqwest::Method::GET, "/").send().await {
+            let body = response.bytes().await;
             assert!(body.is_err(), "{acts:?} {body:?}");
         }
         assert!(app.wait_for_open(0).await);
@@ -159,7 +159,7 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
     let app = always(vec![send("HTTP/1.0 200 OK\r\n\r\n12345"), Action::Close]).await;
     stage.publish(release, &[app.address]);
     for method in ["GET", "POST"] {
-        let page = stage.visitor().await.ask(method, "/", &[], b"").await;
+        let page = stage.visitor().await.request(method, "/", &[], b"").await;
         assert_eq!(page.unwrap().text(), "12345");
     }
     stage.finish().await;

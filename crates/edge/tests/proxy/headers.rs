@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// The headers that the last request had, without its first line.
-fn told(app: &MockUpstream) -> Vec<(String, String)> {
+fn received(app: &MockUpstream) -> Vec<(String, String)> {
     let head = app.requests().pop().unwrap().head;
     let lines = head.lines().skip(1);
     let header = |line: &str| {
@@ -25,10 +25,10 @@ fn values<'h>(headers: &'h [(String, String)], name: &str) -> Vec<&'h str> {
     of_it.map(|it| &*it.1).collect()
 }
 
-/// Both lanes: the express one, and the one with hyper, which a POST leads to.
-async fn both_lanes(stage: &Stage) -> [Visitor; 2] {
+/// A connection on the fast path, and one with hyper, to which a POST leads.
+async fn both_paths(stage: &Stage) -> [Visitor; 2] {
     let mut by_hyper = stage.visitor().await;
-    let posted = by_hyper.ask("POST", "/", &[], b"x").await.unwrap();
+    let posted = by_hyper.request("POST", "/", &[], b"x").await.unwrap();
     assert_eq!(posted.status, 200);
     [stage.visitor().await, by_hyper]
 }
@@ -48,9 +48,9 @@ async fn instances_are_told_who_asks_and_believe_nobody_else() {
         ("Forwarded", "for=6.6.6.6;proto=https"),
         ("Proxy", "http://6.6.6.6"),
     ];
-    for mut visitor in both_lanes(&stage).await {
+    for mut visitor in both_paths(&stage).await {
         let page = visitor
-            .ask("GET", "/a%2Fb/../c?d=%20e&f", &spoofed, b"")
+            .request("GET", "/a%2Fb/../c?d=%20e&f", &spoofed, b"")
             .await;
         assert_eq!(page.unwrap().status, 200);
         let line = app.requests().pop().unwrap().head;
@@ -58,13 +58,13 @@ async fn instances_are_told_who_asks_and_believe_nobody_else() {
             line.starts_with("GET /a%2Fb/../c?d=%20e&f HTTP/1.1\r\n"),
             "{line}"
         );
-        let told = told(&app);
-        let told: Vec<_> = told
+        let received = received(&app);
+        let received: Vec<_> = received
             .iter()
             .map(|(name, value)| (&**name, &**value))
             .collect();
         assert_eq!(
-            told,
+            received,
             [
                 ("host", HOST),
                 ("x-forwarded-for", "127.0.0.1"),
@@ -96,18 +96,18 @@ async fn trusted_proxies_are_believed_as_far_as_they_know() {
         ("X-Forwarded-Host", "www.example.com"),
         ("Forwarded", "for=6.6.6.6"),
     ];
-    for mut visitor in both_lanes(&stage).await {
-        visitor.ask("GET", "/", &said, b"").await.unwrap();
-        let told = told(&app);
+    for mut visitor in both_paths(&stage).await {
+        visitor.request("GET", "/", &said, b"").await.unwrap();
+        let received = received(&app);
         assert_eq!(
-            values(&told, "x-forwarded-for"),
+            values(&received, "x-forwarded-for"),
             ["1.1.1.1, 10.0.0.9, 127.0.0.1"]
         );
-        assert_eq!(values(&told, "x-real-ip"), ["1.1.1.1"]);
-        assert_eq!(values(&told, "x-forwarded-proto"), ["https"]);
-        assert_eq!(values(&told, "x-forwarded-host"), ["www.example.com"]);
+        assert_eq!(values(&received, "x-real-ip"), ["1.1.1.1"]);
+        assert_eq!(values(&received, "x-forwarded-proto"), ["https"]);
+        assert_eq!(values(&received, "x-forwarded-host"), ["www.example.com"]);
         assert_eq!(
-            values(&told, "forwarded"),
+            values(&received, "forwarded"),
             ["for=1.1.1.1;host=\"www.example.com\";proto=https, for=10.0.0.9, for=127.0.0.1"]
         );
     }
@@ -131,8 +131,8 @@ async fn headers_of_one_connection_do_not_reach_the_other() {
         ("Upgrade", "websocket"),
         ("Accept", "text/html"),
     ];
-    for mut visitor in both_lanes(&stage).await {
-        let page = visitor.ask("GET", "/", &asked, b"").await.unwrap();
+    for mut visitor in both_paths(&stage).await {
+        let page = visitor.request("GET", "/", &asked, b"").await.unwrap();
         for gone in [
             "x-hop",
             "keep-alive",
@@ -146,7 +146,7 @@ async fn headers_of_one_connection_do_not_reach_the_other() {
         assert_eq!(page.header("x-app"), Some("1"));
         assert_eq!(values(&page.headers, "set-cookie"), ["a=1", "b=2"]);
         assert_eq!(page.text(), "x");
-        let told = told(&app);
+        let received = received(&app);
         for gone in [
             "x-own",
             "keep-alive",
@@ -155,9 +155,9 @@ async fn headers_of_one_connection_do_not_reach_the_other() {
             "upgrade",
             "connection",
         ] {
-            assert_eq!(values(&told, gone), [""; 0], "{gone}");
+            assert_eq!(values(&received, gone), [""; 0], "{gone}");
         }
-        assert_eq!(values(&told, "accept"), ["text/html"]);
+        assert_eq!(values(&received, "accept"), ["text/html"]);
     }
     // The connection was none the worse for it.
     assert_eq!(app.connections(), 1);
@@ -180,9 +180,9 @@ async fn answers_without_a_body_keep_their_length_and_the_connection() {
     })
     .await;
     stage.serve(&[app.address]).await;
-    for mut visitor in both_lanes(&stage).await {
+    for mut visitor in both_paths(&stage).await {
         for _ in 0..2 {
-            let page = visitor.ask("HEAD", "/", &[], b"").await.unwrap();
+            let page = visitor.request("HEAD", "/", &[], b"").await.unwrap();
             assert_eq!(
                 (page.status, page.header("content-length")),
                 (200, Some("7"))
@@ -211,7 +211,7 @@ async fn a_body_that_ends_before_it_begins_ends_for_the_visitor_too() {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let app = always(vec![send(format!("{head}0\r\n\r\n"))]).await;
     stage.serve(&[app.address]).await;
-    for mut visitor in both_lanes(&stage).await {
+    for mut visitor in both_paths(&stage).await {
         for _ in 0..3 {
             let page = timeout(Duration::from_secs(10), visitor.get("/")).await;
             let page = page.expect("the end of the answer");
@@ -266,7 +266,7 @@ async fn a_second_request_cannot_be_hidden_in_the_first() {
             let mut visitor = stage.visitor().await;
             let head = format!("{method} / HTTP/1.1\r\nHost: app.localhost\r\n{framing}\r\n");
             visitor.send_raw(format!("{head}{body}").as_bytes()).await;
-            let page = visitor.answer(method).await;
+            let page = visitor.response(method).await;
             let refused = page.as_ref().is_ok_and(|page| page.status == 400);
             // With both, chunks count, and nothing may follow on this connection.
             let closed = framing.contains("Content-Length") && framing.contains("Transfer");
@@ -277,7 +277,7 @@ async fn a_second_request_cannot_be_hidden_in_the_first() {
     }
     let mut visitor = stage.visitor().await;
     let page = visitor
-        .ask("GET", "/hidden", &[("Host", "other")], b"")
+        .request("GET", "/hidden", &[("Host", "other")], b"")
         .await;
     assert_eq!(page.unwrap().status, 400);
     let asked = app.requests();
@@ -329,8 +329,8 @@ async fn cookies_are_not_for_the_domain_that_projects_share() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\nSet-Cookie: a=1; Domain=.localhost; Path=/\r\nset-cookie: b=2; Domain=app.localhost\r\nset-cookie: c=3\r\n\r\nx";
     let app = always(vec![send(answer)]).await;
     stage.serve(&[app.address]).await;
-    for mut visitor in both_lanes(&stage).await {
-        let page = visitor.ask("GET", "/", &[], b"").await.unwrap();
+    for mut visitor in both_paths(&stage).await {
+        let page = visitor.request("GET", "/", &[], b"").await.unwrap();
         let cookies = values(&page.headers, "set-cookie");
         assert_eq!(cookies, ["a=1; Path=/", "b=2; Domain=app.localhost", "c=3"]);
     }

@@ -26,16 +26,28 @@ async fn every_request_is_in_the_access_log_and_in_the_numbers() {
     stage.serve(&[app.address]).await;
     let mut visitor = stage.visitor().await;
     let agent = [("User-Agent", "me"), ("Referer", "there")];
-    visitor.ask("GET", "/express?q", &agent, b"").await.unwrap();
-    visitor.ask("HEAD", "/head", &agent, b"").await.unwrap();
-    visitor.ask("POST", "/hyper?q", &agent, b"x").await.unwrap();
-    visitor.ask("POST", "/garbage", &agent, b"x").await.unwrap();
+    visitor
+        .request("GET", "/express?q", &agent, b"")
+        .await
+        .unwrap();
+    visitor.request("HEAD", "/head", &agent, b"").await.unwrap();
+    visitor
+        .request("POST", "/hyper?q", &agent, b"x")
+        .await
+        .unwrap();
+    visitor
+        .request("POST", "/garbage", &agent, b"x")
+        .await
+        .unwrap();
     let modern = Modern::new(stage.address);
-    let answer = modern.request(reqwest::Method::GET, "/modern").send().await;
-    answer.unwrap().bytes().await.unwrap();
+    let response = modern.request(reqwest::Method::GET, "/modern").send().await;
+    response.unwrap().bytes().await.unwrap();
     for method in ["GET", "POST"] {
         let mut visitor = stage.visitor().await;
-        visitor.ask(method, "/cut", &agent, b"").await.unwrap_err();
+        visitor
+            .request(method, "/cut", &agent, b"")
+            .await
+            .unwrap_err();
         let mut visitor = stage.visitor().await;
         let before = app.count();
         visitor.send(method, "/never", &agent, b"").await;

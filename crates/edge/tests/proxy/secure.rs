@@ -78,8 +78,8 @@ async fn sockets_are_passed_through() {
     let ask = "GET / HTTP/1.1\r\nHost: app.localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Key: x\r\n\r\n";
     stream.write_all(ask.as_bytes()).await.unwrap();
-    let answer = until(&mut stream, "hello ").await;
-    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    let response = until(&mut stream, "hello ").await;
+    assert!(response.starts_with("HTTP/1.1 101 "), "{response}");
     stream.write_all(b"and back").await.unwrap();
     assert_eq!(until(&mut stream, "back").await, "and back");
     drop(stream);

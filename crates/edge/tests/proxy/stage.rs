@@ -48,10 +48,10 @@ impl Stage {
 
     /// One lane, so that it is known who shares connections with whom.
     pub(crate) async fn start_with(change: impl FnOnce(&mut Setup)) -> Self {
-        Self::start_lanes(1, change).await
+        Self::start_workers(1, change).await
     }
 
-    pub(crate) async fn start_lanes(lanes: usize, change: impl FnOnce(&mut Setup)) -> Self {
+    pub(crate) async fn start_workers(workers: usize, change: impl FnOnce(&mut Setup)) -> Self {
         let mut setup = Setup::default();
         change(&mut setup);
         let directory = TempDir::new().unwrap();
@@ -59,10 +59,10 @@ impl Stage {
         let core = bootstrap::open(&paths, Settings::default()).await.unwrap();
         let project = add_project(&core).await;
         let log = directory.path().join("access.log");
-        let log = Arc::new(AccessLog::new(Some(log), lanes));
+        let log = Arc::new(AccessLog::new(Some(log), workers));
         let edge = Edge::open(Arc::clone(&core), setup.edge, Arc::clone(&log));
         let edge = edge.await.unwrap();
-        let port = Port::bind(([127, 0, 0, 1], 0).into(), setup.listener, lanes);
+        let port = Port::bind(([127, 0, 0, 1], 0).into(), setup.listener, workers);
         let port = port.await.unwrap();
         let (address, stop) = (port.local_addr(), CancellationToken::new());
         let mut running = JoinSet::new();

@@ -25,7 +25,7 @@ async fn what_is_in_flight_ends_where_it_began_and_is_waited_for() {
     let mut waiting = JoinSet::new();
     for method in ["GET", "POST"] {
         let mut visitor = stage.visitor().await;
-        waiting.spawn(async move { visitor.ask(method, "/", &[], b"").await.unwrap() });
+        waiting.spawn(async move { visitor.request(method, "/", &[], b"").await.unwrap() });
     }
     eventually("both are asked", || old.count() == 2).await;
     stage.serve(&[new.address]).await;
@@ -107,7 +107,7 @@ async fn numbered(number: usize) -> App {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_switches_under_load_fail_no_request() {
-    let stage = Arc::new(Stage::start_lanes(2, |_| {}).await);
+    let stage = Arc::new(Stage::start_workers(2, |_| {}).await);
     let (done, asked) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicUsize::new(0)),
@@ -125,14 +125,14 @@ async fn fifty_switches_under_load_fail_no_request() {
             while !done.load(Ordering::Relaxed) {
                 let text = match client % 4 {
                     0 => {
-                        let page = visitor.ask("POST", "/", &[], b"x").await.unwrap();
+                        let page = visitor.request("POST", "/", &[], b"x").await.unwrap();
                         assert_eq!(page.status, 200);
                         page.text().to_owned()
                     }
                     1 => {
-                        let answer = modern.request(reqwest::Method::GET, "/").send().await;
-                        let answer = answer.unwrap().error_for_status().unwrap();
-                        answer.text().await.unwrap()
+                        let response = modern.request(reqwest::Method::GET, "/").send().await;
+                        let response = response.unwrap().error_for_status().unwrap();
+                        response.text().await.unwrap()
                     }
                     _ => {
                         let page = visitor.get("/").await;

@@ -59,7 +59,7 @@ async fn upgraded(stage: &Stage) -> Visitor {
     let mut visitor = stage.visitor().await;
     // The connection may have served other requests before.
     assert_eq!(visitor.get("/").await.text(), "plain");
-    let page = visitor.ask("GET", "/socket", ASK, b"").await.unwrap();
+    let page = visitor.request("GET", "/socket", ASK, b"").await.unwrap();
     assert_eq!(
         (page.status, page.header("upgrade")),
         (101, Some("websocket"))
@@ -112,7 +112,7 @@ async fn a_socket_ends_with_its_instance_and_with_the_edge() {
     let mut visitor = stage.visitor().await;
     let ask = [("Connection", "upgrade"), ("Upgrade", "x")];
     assert_eq!(
-        visitor.ask("GET", "/", &ask, b"").await.unwrap().status,
+        visitor.request("GET", "/", &ask, b"").await.unwrap().status,
         101
     );
     assert_eq!(visitor.exactly(5).await.unwrap(), b"first");
@@ -137,7 +137,7 @@ async fn silent_sockets_are_closed_and_there_is_an_end_to_their_number() {
     let release = stage.serve(&[app.address]).await;
     let (mut one, mut two) = (upgraded(&stage).await, upgraded(&stage).await);
     let mut third = stage.visitor().await;
-    let page = third.ask("GET", "/", ASK, b"").await.unwrap();
+    let page = third.request("GET", "/", ASK, b"").await.unwrap();
     assert_eq!(page.status, 503);
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -166,7 +166,7 @@ async fn one_project_does_not_take_the_sockets_of_all() {
     let (mut one, two) = (upgraded(&stage).await, upgraded(&stage).await);
     let _three = upgraded(&stage).await;
     let mut fourth = stage.visitor().await;
-    let page = fourth.ask("GET", "/", ASK, b"").await.unwrap();
+    let page = fourth.request("GET", "/", ASK, b"").await.unwrap();
     assert_eq!((page.status, page.header("retry-after")), (503, Some("5")));
     echoes(&mut one, b"alive").await;
     drop(two);
@@ -174,7 +174,7 @@ async fn one_project_does_not_take_the_sockets_of_all() {
     while stage
         .visitor()
         .await
-        .ask("GET", "/", ASK, b"")
+        .request("GET", "/", ASK, b"")
         .await
         .unwrap()
         .status
@@ -193,7 +193,7 @@ async fn an_upgrade_can_be_declined_and_some_are_not_passed_on() {
     let app = always(vec![ok("no")]).await;
     stage.serve(&[app.address]).await;
     let mut visitor = stage.visitor().await;
-    let page = visitor.ask("GET", "/", ASK, b"").await.unwrap();
+    let page = visitor.request("GET", "/", ASK, b"").await.unwrap();
     assert_eq!((page.status, page.text()), (200, "no"));
     assert!(
         app.requests()[0]
@@ -212,7 +212,7 @@ async fn an_upgrade_can_be_declined_and_some_are_not_passed_on() {
             ("Upgrade", protocol),
             ("HTTP2-Settings", "x"),
         ];
-        let page = visitor.ask("GET", "/", &ask, b"").await.unwrap();
+        let page = visitor.request("GET", "/", &ask, b"").await.unwrap();
         assert_eq!(page.status, 200);
         let head = app.requests().pop().unwrap().head.to_ascii_lowercase();
         assert!(
@@ -227,7 +227,7 @@ async fn an_upgrade_can_be_declined_and_some_are_not_passed_on() {
 async fn greeted(address: SocketAddr, from: [u8; 4]) -> Option<String> {
     let mut visitor = Visitor::connect_from(from, address, HOST).await;
     let close = [("Connection", "close")];
-    let page = visitor.ask("GET", "/", &close, b"").await;
+    let page = visitor.request("GET", "/", &close, b"").await;
     page.ok().map(|page| page.text().to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! A visitor that writes its requests as they are, and notices when an answer is cut.
+//! A visitor that writes its requests as they are, and notices when a response is cut.
 
 use crate::stage::HOST;
 use std::fmt::Write;
@@ -56,11 +56,11 @@ impl Visitor {
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Page {
-        self.ask("GET", path, &[], b"").await.unwrap()
+        self.request("GET", path, &[], b"").await.unwrap()
     }
 
-    /// Sends a request and reads its answer; an error when that is not complete.
-    pub(crate) async fn ask(
+    /// Sends a request and reads its response; an error when that is not complete.
+    pub(crate) async fn request(
         &mut self,
         method: &str,
         path: &str,
@@ -68,7 +68,7 @@ impl Visitor {
         body: &[u8],
     ) -> io::Result<Page> {
         self.send(method, path, headers, body).await;
-        self.answer(method).await
+        self.response(method).await
     }
 
     /// Sends a request; with a length when it has a body.
@@ -93,8 +93,8 @@ impl Visitor {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Reads one answer.
-    pub(crate) async fn answer(&mut self, method: &str) -> io::Result<Page> {
+    /// Reads one response.
+    pub(crate) async fn response(&mut self, method: &str) -> io::Result<Page> {
         let (status, headers) = self.head().await?;
         let mut page = Page {
             status,
@@ -117,7 +117,7 @@ impl Visitor {
         Ok(page)
     }
 
-    /// Reads the head of an answer.
+    /// Reads the head of a response.
     pub(crate) async fn head(&mut self) -> io::Result<(u16, Vec<(String, String)>)> {
         let head = loop {
             if let Some(end) = memchr::memmem::find(&self.read, b"\r\n\r\n") {

@@ -6,8 +6,6 @@
     reason = "a failed step is a failed test"
 )]
 
-#[path = "../relay/answers.rs"]
-mod answers;
 #[path = "../relay/cuts.rs"]
 mod cuts;
 #[path = "../relay/disconnects.rs"]
@@ -22,6 +20,8 @@ mod limits;
 mod model_name;
 #[path = "../relay/refusals.rs"]
 mod refusals;
+#[path = "../relay/responses.rs"]
+mod responses;
 #[path = "../relay/streams.rs"]
 mod streams;
 #[path = "../relay/support/mod.rs"]

@@ -1,7 +1,7 @@
 //! Callers that leave and providers that die: everything is closed, and accounted for once.
 
 use crate::support::{
-    SECRET, TIMEOUT, TestGateway, chat, chat_answer, provider_at, until, with_short_timeouts,
+    SECRET, TIMEOUT, TestGateway, chat, chat_response, provider_at, until, with_short_timeouts,
 };
 use estrade_mock_upstream::{
     Action, MockUpstream, chunk, done, event, event_text, send, stream_head,
@@ -203,9 +203,9 @@ async fn where_only_the_connection_tells_the_end_it_has_to_be_announced() {
 }
 
 #[tokio::test]
-async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
+async fn a_provider_that_dies_in_a_json_response_cuts_the_connection() {
     let provider = MockUpstream::new(|_| {
-        let body = chat_answer(1, 1);
+        let body = chat_response(1, 1);
         let half = &body[..50];
         vec![
             send(format!(
@@ -224,9 +224,9 @@ async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
 }
 
 #[tokio::test]
-async fn half_an_answer_that_ends_with_its_connection_is_not_a_whole_one() {
+async fn half_a_response_that_ends_with_its_connection_is_not_a_whole_one() {
     let provider = MockUpstream::new(|number| {
-        let (body, head) = (chat_answer(1, 1), "HTTP/1.0 200 OK\r\n\r\n");
+        let (body, head) = (chat_response(1, 1), "HTTP/1.0 200 OK\r\n\r\n");
         let sent = if number == 0 { &body[..50] } else { &*body };
         vec![send(format!("{head}{sent}")), Action::Close]
     })
@@ -237,9 +237,9 @@ async fn half_an_answer_that_ends_with_its_connection_is_not_a_whole_one() {
     let text = until_closed(&gateway, &cold).await;
     assert!(!text.ends_with("0\r\n\r\n"), "{text}");
     for round in 0..2 {
-        let answer = gateway.caller().chat(&cold).await;
-        assert_eq!(answer.header("x-estrade-cache"), "miss", "{round}");
-        assert_eq!(answer.text(), chat_answer(1, 1));
+        let response = gateway.caller().chat(&cold).await;
+        assert_eq!(response.header("x-estrade-cache"), "miss", "{round}");
+        assert_eq!(response.text(), chat_response(1, 1));
     }
     let partial: Vec<_> = gateway
         .ledger
@@ -318,7 +318,7 @@ async fn a_stream_may_end_with_its_connection_if_it_said_so() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_cut() {
+async fn a_response_without_end_is_cut() {
     let provider = MockUpstream::new(|number| match number {
         0 => {
             let mut acts = vec![stream_head()];
@@ -405,7 +405,7 @@ async fn a_stream_whose_provider_is_slow_is_not_taken_for_unread() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_is_ended() {
+async fn a_response_that_nobody_reads_is_ended() {
     let provider = MockUpstream::new(|_| {
         let Action::Send(event) = event(&"x".repeat(16_000)) else {
             return Vec::new();

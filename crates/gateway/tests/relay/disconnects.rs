@@ -1,6 +1,6 @@
 //! Clients that hang up on providers that bill all that they generate: a budget pays for it.
 
-use crate::support::{TestGateway, chat, chat_answer, provider_at, until, with_short_timeouts};
+use crate::support::{TestGateway, chat, chat_response, provider_at, until, with_short_timeouts};
 use estrade_mock_upstream::{
     Action, MockUpstream, chunk, done, event, json, send, stream_head, usage_event,
 };
@@ -72,7 +72,7 @@ async fn who_hangs_up_before_the_first_byte_pays_what_was_generated() {
     let wait = Arc::clone(&go);
     let provider = MockUpstream::new(move |_| {
         let mut acts = vec![Action::Wait(Arc::clone(&wait))];
-        acts.extend(json(200, &chat_answer(3, 400)));
+        acts.extend(json(200, &chat_response(3, 400)));
         acts
     })
     .await;
@@ -144,7 +144,7 @@ async fn what_is_held_back_when_the_client_hangs_up_is_part_of_what_is_read() {
 #[tokio::test]
 async fn who_hangs_up_within_a_json_response_pays_what_was_generated() {
     let provider = MockUpstream::new(|_| {
-        let body = chat_answer(3, 400);
+        let body = chat_response(3, 400);
         let (one, two) = body.split_at(50);
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
         let pause = Action::Sleep(Duration::from_millis(100));
@@ -288,7 +288,7 @@ async fn a_provider_that_breaks_off_may_bill_the_rest() {
         _ => vec![Action::Sleep(Duration::from_millis(400)), Action::Close],
     })
     .await;
-    let other = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let other = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let providers = [
         provider_at("acme", provider.address),
         provider_at("other", other.address),
@@ -298,8 +298,8 @@ async fn a_provider_that_breaks_off_may_bill_the_rest() {
     gateway.caller().stream(&chat(STREAM)).await.rest().await;
     gateway.caller().stream(&chat(STREAM)).await.rest().await;
     // Nothing is reserved for a second provider.
-    let answer = gateway.caller().chat(&chat(WHOLE)).await;
-    assert_eq!((answer.status.as_u16(), other.count()), (502, 0));
+    let response = gateway.caller().chat(&chat(WHOLE)).await;
+    assert_eq!((response.status.as_u16(), other.count()), (502, 0));
     let rows = gateway.ledger.wait(3).await;
     let costs: Vec<_> = rows.into_iter().map(|(_, call)| call.cost).collect();
     assert_eq!(costs[1], cost(3, 400), "all is known of this one");
@@ -312,8 +312,8 @@ async fn a_provider_that_times_out_may_bill_all_of_it() {
     let gateway =
         TestGateway::new(&[with_short_timeouts(provider_at("acme", provider.address))]).await;
     gateway.ledger.budgets.store(true, Ordering::Relaxed);
-    let answer = gateway.caller().chat(&chat(WHOLE)).await;
-    assert_eq!(answer.status.as_u16(), 504);
+    let response = gateway.caller().chat(&chat(WHOLE)).await;
+    assert_eq!(response.status.as_u16(), 504);
     let call = gateway.ledger.only().await;
     assert_eq!(
         (call.cost, provider.count()),
@@ -334,7 +334,7 @@ async fn a_provider_that_costs_nothing_bills_nothing() {
         _ => vec![Action::Sleep(Duration::from_millis(400)), Action::Close],
     })
     .await;
-    let dear = MockUpstream::new(|_| json(200, &chat_answer(3, 4))).await;
+    let dear = MockUpstream::new(|_| json(200, &chat_response(3, 4))).await;
     let providers = [
         free(provider_at("local", local.address)),
         provider_at("dear", dear.address),
@@ -345,8 +345,8 @@ async fn a_provider_that_costs_nothing_bills_nothing() {
     let call = gateway.ledger.only().await;
     assert_eq!((call.status, call.cost), (499, Amount::ZERO));
     // What was reserved is still there for the next one.
-    let answer = gateway.caller().chat(&chat(WHOLE)).await;
-    assert_eq!((answer.status.as_u16(), dear.count()), (200, 1));
+    let response = gateway.caller().chat(&chat(WHOLE)).await;
+    assert_eq!((response.status.as_u16(), dear.count()), (200, 1));
     let call = gateway.ledger.wait(2).await.remove(1).1;
     assert_eq!(call.cost, cost(3, 4));
 }

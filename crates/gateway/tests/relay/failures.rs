@@ -1,7 +1,7 @@
 //! Providers that fail: again, elsewhere, or not at all.
 
 use crate::support::{
-    SECRET, TIMEOUT, TestGateway, chat, chat_answer, error_code, provider_at, until,
+    SECRET, TIMEOUT, TestGateway, chat, chat_response, error_code, provider_at, until,
     with_short_timeouts,
 };
 use estrade_listener::UpstreamBudget;
@@ -16,13 +16,16 @@ async fn a_passing_failure_is_repeated() {
     for status in [429, 500, 502, 503, 504] {
         let provider = MockUpstream::new(move |number| match number {
             0 => json(status, "{}"),
-            _ => json(200, &chat_answer(1, 1)),
+            _ => json(200, &chat_response(1, 1)),
         })
         .await;
         let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-        let answer = gateway.caller().chat(&chat("")).await;
+        let response = gateway.caller().chat(&chat("")).await;
         assert_eq!(
-            (answer.status.as_u16(), answer.header("x-estrade-attempts")),
+            (
+                response.status.as_u16(),
+                response.header("x-estrade-attempts")
+            ),
             (200, "2"),
             "{status}"
         );
@@ -37,7 +40,7 @@ async fn the_wish_of_a_provider_to_wait_is_honoured() {
         0 => vec![send(
             "HTTP/1.1 503 No\r\nretry-after: 0.2\r\ncontent-length: 0\r\n\r\n",
         )],
-        _ => json(200, &chat_answer(1, 1)),
+        _ => json(200, &chat_response(1, 1)),
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
@@ -50,17 +53,17 @@ async fn the_wish_of_a_provider_to_wait_is_honoured() {
 #[tokio::test]
 async fn the_next_provider_is_asked_when_one_fails() {
     let bad = MockUpstream::new(|_| json(503, "{}")).await;
-    let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let good = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let providers = [
         provider_at("bad", bad.address),
         provider_at("good", good.address),
     ];
     let gateway = TestGateway::new(&providers).await;
     for round in 0..8 {
-        let answer = gateway.caller().chat(&chat("")).await;
-        assert_eq!(answer.header("x-estrade-provider"), "good");
+        let response = gateway.caller().chat(&chat("")).await;
+        assert_eq!(response.header("x-estrade-provider"), "good");
         let attempts = if round < 5 { "3" } else { "1" };
-        assert_eq!(answer.header("x-estrade-attempts"), attempts, "{round}");
+        assert_eq!(response.header("x-estrade-attempts"), attempts, "{round}");
     }
     assert_eq!(
         bad.requests().len(),
@@ -85,8 +88,12 @@ async fn the_last_provider_is_never_given_up() {
     only.retries = 0;
     let gateway = TestGateway::new(&[only]).await;
     for round in 0..13 {
-        let answer = gateway.caller().chat(&chat("")).await;
-        assert_eq!(answer.status, if round < 12 { 502 } else { 200 }, "{round}");
+        let response = gateway.caller().chat(&chat("")).await;
+        assert_eq!(
+            response.status,
+            if round < 12 { 502 } else { 200 },
+            "{round}"
+        );
     }
 }
 
@@ -97,10 +104,10 @@ async fn what_the_caller_did_wrong_is_passed_on_unchanged() {
         let provider = MockUpstream::new(move |_| json(status, body)).await;
         let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
         for _ in 0..6 {
-            let answer = gateway.caller().chat(&chat("")).await;
-            assert_eq!((answer.status.as_u16(), answer.text()), (status, body));
-            assert_eq!(answer.header("x-estrade-attempts"), "1");
-            assert_eq!(answer.header("openai-organization"), "");
+            let response = gateway.caller().chat(&chat("")).await;
+            assert_eq!((response.status.as_u16(), response.text()), (status, body));
+            assert_eq!(response.header("x-estrade-attempts"), "1");
+            assert_eq!(response.header("openai-organization"), "");
         }
         let call = &gateway.ledger.wait(6).await[0].1;
         assert_eq!(
@@ -117,12 +124,12 @@ async fn what_we_did_wrong_is_not_the_callers_fault() {
         let body = format!("Incorrect API key provided: {SECRET}");
         let provider = MockUpstream::new(move |_| json(status, &body)).await;
         let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-        let answer = gateway.caller().chat(&chat("")).await;
+        let response = gateway.caller().chat(&chat("")).await;
         assert_eq!(
-            (answer.status.as_u16(), &*error_code(&answer.body)),
+            (response.status.as_u16(), &*error_code(&response.body)),
             (502, "upstream_auth")
         );
-        assert!(!answer.text().contains(SECRET));
+        assert!(!response.text().contains(SECRET));
         assert_eq!(provider.requests().len(), 1, "asking again does not help");
     }
 }
@@ -130,25 +137,25 @@ async fn what_we_did_wrong_is_not_the_callers_fault() {
 #[tokio::test]
 async fn a_provider_that_wants_our_money_is_not_the_callers_business() {
     let poor = MockUpstream::new(|_| json(402, r#"{"error":"top up"}"#)).await;
-    let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let good = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let providers = [
         provider_at("poor", poor.address),
         provider_at("good", good.address),
     ];
     let gateway = TestGateway::new(&providers).await;
-    let answer = gateway.caller().chat(&chat("")).await;
-    assert_eq!(answer.header("x-estrade-provider"), "good");
+    let response = gateway.caller().chat(&chat("")).await;
+    assert_eq!(response.header("x-estrade-provider"), "good");
     assert_eq!(poor.requests().len(), 1, "asking again does not help");
     gateway
         .gateway
         .set_providers(&providers[..1], true)
         .unwrap();
-    let answer = gateway.caller().chat(&chat("")).await;
+    let response = gateway.caller().chat(&chat("")).await;
     assert_eq!(
-        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (response.status.as_u16(), &*error_code(&response.body)),
         (502, "upstream_error")
     );
-    assert!(!answer.text().contains("top up"));
+    assert!(!response.text().contains("top up"));
 }
 
 #[tokio::test]
@@ -158,12 +165,12 @@ async fn a_provider_that_repeats_its_key_is_not_repeated() {
     let acme = provider_at("acme", provider.address);
     assert!(!format!("{acme:?}").contains(SECRET));
     let gateway = TestGateway::new(&[acme]).await;
-    let answer = gateway.caller().chat(&chat("")).await;
+    let response = gateway.caller().chat(&chat("")).await;
     assert_eq!(
-        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (response.status.as_u16(), &*error_code(&response.body)),
         (502, "upstream_error")
     );
-    assert!(!answer.text().contains(SECRET) && !answer.text().contains("127.0.0.1"));
+    assert!(!response.text().contains(SECRET) && !response.text().contains("127.0.0.1"));
 }
 
 #[tokio::test]
@@ -177,9 +184,9 @@ async fn a_provider_that_has_answered_with_its_key_is_not_asked_again() {
     let mut acme = provider_at("acme", provider.address);
     acme.retries = 3;
     let gateway = TestGateway::new(&[acme]).await;
-    let answer = gateway.caller().chat(&chat("")).await;
-    assert_eq!(answer.status.as_u16(), 502);
-    assert!(!format!("{:?}{}", answer.headers, answer.text()).contains(SECRET));
+    let response = gateway.caller().chat(&chat("")).await;
+    assert_eq!(response.status.as_u16(), 502);
+    assert!(!format!("{:?}{}", response.headers, response.text()).contains(SECRET));
     assert_eq!(provider.count(), 1);
 }
 
@@ -193,8 +200,8 @@ async fn interim_answers_without_end_do_not_stop_the_clock() {
     let mut acme = with_short_timeouts(provider_at("acme", provider.address));
     acme.retries = 0;
     let gateway = TestGateway::new(&[acme]).await;
-    let answer = tokio::time::timeout(TIMEOUT, gateway.caller().chat(&chat(""))).await;
-    assert_eq!(answer.expect("an answer").status.as_u16(), 504);
+    let response = tokio::time::timeout(TIMEOUT, gateway.caller().chat(&chat(""))).await;
+    assert_eq!(response.expect("a response").status.as_u16(), 504);
     assert!(provider.wait_for_open(0).await);
 }
 
@@ -209,13 +216,13 @@ async fn a_provider_that_stays_busy_says_until_when() {
     let mut acme = provider_at("acme", provider.address);
     acme.retries = 0;
     let gateway = TestGateway::new(&[acme]).await;
-    let answer = gateway.caller().chat(&chat("")).await;
+    let response = gateway.caller().chat(&chat("")).await;
     assert_eq!(
-        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (response.status.as_u16(), &*error_code(&response.body)),
         (429, "upstream_rate_limited")
     );
-    assert_eq!(answer.header("retry-after"), "1");
-    assert!(!answer.text().contains("org-1234"));
+    assert_eq!(response.header("retry-after"), "1");
+    assert!(!response.text().contains("org-1234"));
 }
 
 #[tokio::test]
@@ -263,9 +270,9 @@ async fn garbage_silence_and_absence_have_their_codes() {
             acme = with_short_timeouts(acme);
         }
         let gateway = TestGateway::new(&[acme]).await;
-        let answer = gateway.caller().chat(&chat("")).await;
+        let response = gateway.caller().chat(&chat("")).await;
         assert_eq!(
-            (answer.status.as_u16(), &*error_code(&answer.body)),
+            (response.status.as_u16(), &*error_code(&response.body)),
             (status, code),
             "{acts:?}"
         );
@@ -286,12 +293,12 @@ async fn garbage_silence_and_absence_have_their_codes() {
         .local_addr()
         .unwrap();
     let gateway = TestGateway::new(&[provider_at("acme", nobody)]).await;
-    let answer = gateway.caller().chat(&chat("")).await;
+    let response = gateway.caller().chat(&chat("")).await;
     assert_eq!(
-        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (response.status.as_u16(), &*error_code(&response.body)),
         (502, "upstream_error")
     );
-    assert_eq!(answer.header("x-estrade-attempts"), "2");
+    assert_eq!(response.header("x-estrade-attempts"), "2");
 }
 
 #[tokio::test]
@@ -300,7 +307,7 @@ async fn connections_to_providers_have_a_limit_and_idle_ones_make_room() {
     let waits = Arc::clone(&go);
     let slow = MockUpstream::new(move |_| {
         let mut acts = vec![Action::Wait(Arc::clone(&waits))];
-        acts.extend(json(200, &chat_answer(1, 1)));
+        acts.extend(json(200, &chat_response(1, 1)));
         acts
     })
     .await;
@@ -313,9 +320,9 @@ async fn connections_to_providers_have_a_limit_and_idle_ones_make_room() {
     let caller = gateway.caller();
     let refused = async {
         until("it is asked", || slow.count() == 1).await;
-        let answer = gateway.caller().chat(&chat("")).await;
+        let response = gateway.caller().chat(&chat("")).await;
         go.notify_waiters();
-        answer
+        response
     };
     let (first, refused) = tokio::join!(caller.chat(&body), refused);
     assert_eq!(first.status, 200);
@@ -332,7 +339,7 @@ async fn connections_to_providers_have_a_limit_and_idle_ones_make_room() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     // The connection that is kept makes room for one to another provider.
     assert_eq!(gateway.relay.idle_connections(), 1);
-    let other = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let other = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let other = [provider_at("other", other.address)];
     gateway.gateway.set_providers(&other, true).unwrap();
     assert_eq!(gateway.caller().chat(&chat("")).await.status, 200);
@@ -343,15 +350,18 @@ async fn connections_to_providers_have_a_limit_and_idle_ones_make_room() {
 #[tokio::test]
 async fn what_was_sent_in_vain_is_paid_for_and_a_timeout_is_not_repeated() {
     let silent = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
-    let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let good = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let providers = [
         with_short_timeouts(provider_at("silent", silent.address)),
         provider_at("good", good.address),
     ];
     let gateway = TestGateway::new(&providers).await;
-    let answer = gateway.caller().chat(&chat("")).await;
+    let response = gateway.caller().chat(&chat("")).await;
     assert_eq!(
-        (answer.status.as_u16(), answer.header("x-estrade-attempts")),
+        (
+            response.status.as_u16(),
+            response.header("x-estrade-attempts")
+        ),
         (200, "2")
     );
     assert_eq!(silent.requests().len(), 1);
@@ -387,8 +397,8 @@ async fn an_early_refusal_of_a_large_body_is_heard() {
     });
     let gateway = TestGateway::new(&[provider_at("acme", address)]).await;
     let large = chat(&format!(r#","x":"{}""#, "x".repeat(20_000_000)));
-    let answer = gateway.caller().chat(&large).await;
-    assert_eq!((answer.status.as_u16(), answer.text()), (413, "big"));
+    let response = gateway.caller().chat(&large).await;
+    assert_eq!((response.status.as_u16(), response.text()), (413, "big"));
     assert_eq!(gateway.relay.idle_connections(), 0);
 }
 

@@ -1,7 +1,7 @@
 //! The fast path: what is ordinary is answered there, and everything else by hyper, on the same
 //! connection.
 
-use crate::support::{MODEL, TestGateway, chat, chat_answer, provider_at, until};
+use crate::support::{MODEL, TestGateway, chat, chat_response, provider_at, until};
 use estrade_mock_upstream::{Action, MockUpstream, done, event, json, stream_head};
 use estrade_model::provider::OnDisconnect;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Wire {
         (head[9..12].parse().unwrap(), head.to_ascii_lowercase())
     }
 
-    async fn answer(&mut self) -> Read {
+    async fn response(&mut self) -> Read {
         let (status, head) = self.head().await;
         let length = head
             .lines()
@@ -87,7 +87,7 @@ impl Wire {
 }
 
 async fn answering() -> (MockUpstream, TestGateway) {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(3, 4))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(3, 4))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     (provider, gateway)
 }
@@ -100,35 +100,35 @@ async fn requests_on_one_connection_are_answered_in_order_however_they_come() {
     let mut wire = Wire::open(&gateway).await;
     // One, two at once, and one in pieces.
     wire.write(&one).await;
-    assert_eq!(wire.answer().await.body, chat_answer(3, 4));
+    assert_eq!(wire.response().await.body, chat_response(3, 4));
     wire.write(&format!("{unknown}{one}")).await;
-    let refused = wire.answer().await;
+    let refused = wire.response().await;
     assert_eq!(refused.status, 401, "{refused:?}");
-    assert_eq!(wire.answer().await.status, 200);
+    assert_eq!(wire.response().await.status, 200);
     for piece in one.as_bytes().chunks(7) {
         wire.write(std::str::from_utf8(piece).unwrap()).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let last = wire.answer().await;
-    assert_eq!((last.status, &*last.body), (200, &*chat_answer(3, 4)));
+    let last = wire.response().await;
+    assert_eq!((last.status, &*last.body), (200, &*chat_response(3, 4)));
     assert!(last.head.contains("\r\ndate: ") && last.head.contains("\r\nx-estrade-call: "));
     assert_eq!(provider.count(), 3);
     assert_eq!(provider.connections(), 1);
 }
 
 #[tokio::test]
-async fn the_connection_goes_on_after_an_answer_of_any_size() {
+async fn the_connection_goes_on_after_a_response_of_any_size() {
     let sizes = [1000, 20_000, 8 * 1024, 40_000, 500_000, 2000];
-    let answer = |size| format!("{{\"x\":\"{}\"}}", "y".repeat(size));
-    let provider = MockUpstream::new(move |number| json(200, &answer(sizes[number]))).await;
+    let response = |size| format!("{{\"x\":\"{}\"}}", "y".repeat(size));
+    let provider = MockUpstream::new(move |number| json(200, &response(sizes[number]))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let mut wire = Wire::open(&gateway).await;
     // What comes too early is not lost either.
     let one = gateway.caller().raw_chat(&chat(""));
     wire.write(&one.repeat(2)).await;
     for (number, size) in sizes.into_iter().enumerate() {
-        let read = wire.answer().await;
-        assert!(read.status == 200 && read.body == answer(size), "{size}");
+        let read = wire.response().await;
+        assert!(read.status == 200 && read.body == response(size), "{size}");
         if number + 2 < sizes.len() {
             wire.write(&one).await;
         }
@@ -137,7 +137,7 @@ async fn the_connection_goes_on_after_an_answer_of_any_size() {
 }
 
 #[tokio::test]
-async fn what_comes_while_an_answer_flows_is_kept() {
+async fn what_comes_while_a_response_flows_is_kept() {
     let provider = MockUpstream::new(|number| {
         if number == 0 {
             return vec![
@@ -148,7 +148,7 @@ async fn what_comes_while_an_answer_flows_is_kept() {
                 done(),
             ];
         }
-        json(200, &chat_answer(1, 1))
+        json(200, &chat_response(1, 1))
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
@@ -157,10 +157,10 @@ async fn what_comes_while_an_answer_flows_is_kept() {
     wire.write(&caller.raw_chat(&chat(STREAM))).await;
     until("it is asked", || provider.count() == 1).await;
     wire.write(&caller.raw_chat(&chat(""))).await;
-    let streamed = wire.answer().await;
+    let streamed = wire.response().await;
     assert!(streamed.head.contains("content-type: text/event-stream"));
     assert!(streamed.body.ends_with("data: [DONE]\n\n"), "{streamed:?}");
-    assert_eq!(wire.answer().await.body, chat_answer(1, 1));
+    assert_eq!(wire.response().await.body, chat_response(1, 1));
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn who_closes_only_the_sending_side_gets_its_answers() {
             ];
         }
         let mut acts = vec![pause()];
-        acts.extend(json(200, &chat_answer(3, 4)));
+        acts.extend(json(200, &chat_response(3, 4)));
         acts
     })
     .await;
@@ -191,14 +191,14 @@ async fn who_closes_only_the_sending_side_gets_its_answers() {
         wire.write(&all).await;
         wire.0.get_mut().shutdown().await.unwrap();
         for body in bodies {
-            let answer = wire.answer().await;
-            assert_eq!(answer.status, 200);
+            let response = wire.response().await;
+            assert_eq!(response.status, 200);
             let end = if body == &one {
                 "}"
             } else {
                 "data: [DONE]\n\n"
             };
-            assert!(answer.body.ends_with(end), "{answer:?}");
+            assert!(response.body.ends_with(end), "{response:?}");
         }
         assert!(wire.ended().await);
     }
@@ -250,17 +250,17 @@ async fn a_request_that_is_not_ordinary_goes_on_with_the_framework() {
     let mut wire = Wire::open(&gateway).await;
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer good\r\n";
     wire.write(&gateway.caller().raw_chat(&body)).await;
-    assert_eq!(wire.answer().await.status, 200);
+    assert_eq!(wire.response().await.status, 200);
     // In chunks.
     let chunked = format!(
         "{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
         body.len()
     );
     wire.write(&chunked).await;
-    assert_eq!(wire.answer().await.status, 200);
+    assert_eq!(wire.response().await.status, 200);
     // It stays there.
     wire.write(&gateway.caller().raw_chat(&body)).await;
-    assert_eq!(wire.answer().await.status, 200);
+    assert_eq!(wire.response().await.status, 200);
     // Who waits to be asked for the body is asked.
     let mut wire = Wire::open(&gateway).await;
     let length = body.len();
@@ -270,18 +270,18 @@ async fn a_request_that_is_not_ordinary_goes_on_with_the_framework() {
     .await;
     assert_eq!(wire.head().await.0, 100);
     wire.write(&body).await;
-    assert_eq!(wire.answer().await.status, 200);
+    assert_eq!(wire.response().await.status, 200);
     // A large one, and one that takes its time.
     let large = chat(&format!(r#","pad":"{}""#, "x".repeat(100_000)));
     let mut wire = Wire::open(&gateway).await;
     wire.write(&gateway.caller().raw_chat(&large)).await;
-    assert_eq!(wire.answer().await.status, 200);
+    assert_eq!(wire.response().await.status, 200);
     let slow = gateway.caller().raw_chat(&body);
     let mut wire = Wire::open(&gateway).await;
     wire.write(&slow[..slow.len() - 5]).await;
     tokio::time::sleep(Duration::from_millis(1200)).await;
     wire.write(&slow[slow.len() - 5..]).await;
-    assert_eq!(wire.answer().await.status, 200);
+    assert_eq!(wire.response().await.status, 200);
     assert_eq!(provider.count(), 6);
 }
 
@@ -307,7 +307,7 @@ async fn lengths_that_others_may_read_otherwise_are_refused() {
 }
 
 #[tokio::test]
-async fn who_wants_to_close_gets_an_answer_and_an_end() {
+async fn who_wants_to_close_gets_a_response_and_an_end() {
     let (_provider, gateway) = answering().await;
     let close = gateway
         .caller()
@@ -315,13 +315,16 @@ async fn who_wants_to_close_gets_an_answer_and_an_end() {
         .replace("host: x", "host: x\r\nconnection: close");
     let mut wire = Wire::open(&gateway).await;
     wire.write(&close).await;
-    let answer = wire.answer().await;
-    assert!(answer.head.contains("connection: close\r\n"), "{answer:?}");
+    let response = wire.response().await;
+    assert!(
+        response.head.contains("connection: close\r\n"),
+        "{response:?}"
+    );
     assert!(wire.ended().await);
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_has_no_end() {
+async fn a_response_that_is_cut_has_no_end() {
     let provider = MockUpstream::new(|_| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
         vec![
@@ -347,10 +350,10 @@ async fn an_answer_that_is_cut_has_no_end() {
 }
 
 #[tokio::test]
-async fn an_answer_without_a_body_has_none() {
+async fn a_response_without_a_body_has_none() {
     let provider = MockUpstream::new(|number| {
         if number > 0 {
-            return json(200, &chat_answer(1, 1));
+            return json(200, &chat_response(1, 1));
         }
         let head = "HTTP/1.1 204 No Content\r\ncontent-type: text/event-stream\r\n\r\n";
         vec![estrade_mock_upstream::send(head)]
@@ -364,7 +367,7 @@ async fn an_answer_without_a_body_has_none() {
     let framed = head.contains("transfer-encoding") || head.contains("content-length");
     assert!(!framed, "{head}");
     wire.write(&gateway.caller().raw_chat(&chat(""))).await;
-    assert_eq!(wire.answer().await.status, 200, "nothing is in between");
+    assert_eq!(wire.response().await.status, 200, "nothing is in between");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
-//! RateLimits and budgets, as callers meet them.
+//! Rate limits and budgets, as callers meet them.
 
-use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at, until};
+use crate::support::{TestGateway, chat, chat_response, error_code, provider_at, until};
 use estrade_gateway::AdmissionError;
 use estrade_gateway::auth::RateLimits;
 use estrade_mock_upstream::{MockUpstream, json};
@@ -19,16 +19,16 @@ fn rates(rpm: u32, tpm: u32) -> RateLimits {
 
 #[tokio::test]
 async fn requests_per_minute_are_counted_and_said() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.add_key("slow", |key, _| key.rates = rates(2, 0));
     let caller = gateway.caller_with("slow");
     for left in ["1", "0"] {
-        let answer = caller.chat(&chat("")).await;
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.header("x-ratelimit-limit-requests"), "2");
-        assert_eq!(answer.header("x-ratelimit-remaining-requests"), left);
-        assert_eq!(answer.header("x-ratelimit-limit-tokens"), "");
+        let response = caller.chat(&chat("")).await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("x-ratelimit-limit-requests"), "2");
+        assert_eq!(response.header("x-ratelimit-remaining-requests"), left);
+        assert_eq!(response.header("x-ratelimit-limit-tokens"), "");
     }
     let refused = caller.chat(&chat("")).await;
     assert_eq!(
@@ -54,7 +54,7 @@ async fn requests_per_minute_are_counted_and_said() {
 
 #[tokio::test]
 async fn a_request_whose_body_does_not_come_counts() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.add_key("slow", |key, _| key.rates = rates(1, 0));
     let caller = gateway.caller_with("slow");
@@ -71,17 +71,17 @@ async fn a_request_whose_body_does_not_come_counts() {
 
 #[tokio::test]
 async fn tokens_per_minute_are_settled_with_what_was_used() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(10, 10))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(10, 10))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.add_key("shared", |_, workspace| workspace.rates = rates(0, 1000));
     let caller = gateway.caller_with("shared");
     let body = chat(r#","max_tokens":900"#);
     for _ in 0..3 {
-        let answer = caller.chat(&body).await;
+        let response = caller.chat(&body).await;
         assert_eq!(
             (
-                answer.status.as_u16(),
-                answer.header("x-ratelimit-limit-tokens")
+                response.status.as_u16(),
+                response.header("x-ratelimit-limit-tokens")
             ),
             (200, "1000")
         );
@@ -98,7 +98,7 @@ async fn tokens_per_minute_are_settled_with_what_was_used() {
 
 #[tokio::test]
 async fn a_spent_budget_is_said_with_its_amount_and_reset() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.add_key("poor", |key, _| key.rates = rates(1, 0));
     gateway.ledger.refuse(AdmissionError::Budget {
@@ -110,24 +110,24 @@ async fn a_spent_budget_is_said_with_its_amount_and_reset() {
         resets_at: Some(Timestamp::from_millis(1_800_000_060_000)),
     });
     for _ in 0..3 {
-        let answer = gateway.caller_with("poor").chat(&chat("")).await;
+        let response = gateway.caller_with("poor").chat(&chat("")).await;
         assert_eq!(
-            (answer.status.as_u16(), &*error_code(&answer.body)),
+            (response.status.as_u16(), &*error_code(&response.body)),
             (402, "budget_exceeded")
         );
         assert!(
-            answer.text().contains("monthly") && answer.text().contains("12.50"),
+            response.text().contains("monthly") && response.text().contains("12.50"),
             "{}",
-            answer.text()
+            response.text()
         );
-        assert_eq!(answer.header("x-ratelimit-limit-budget"), "12.50");
-        assert_eq!(answer.header("x-ratelimit-reset-budget"), "1m0s");
-        assert_eq!(answer.header("retry-after"), "60");
+        assert_eq!(response.header("x-ratelimit-limit-budget"), "12.50");
+        assert_eq!(response.header("x-ratelimit-reset-budget"), "1m0s");
+        assert_eq!(response.header("retry-after"), "60");
     }
     gateway.ledger.refuse(AdmissionError::Unavailable);
-    let answer = gateway.caller().chat(&chat("")).await;
+    let response = gateway.caller().chat(&chat("")).await;
     assert_eq!(
-        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (response.status.as_u16(), &*error_code(&response.body)),
         (503, "ledger_unavailable")
     );
     assert!(provider.requests().is_empty());

@@ -9,7 +9,6 @@
     reason = "a failed step is a failed test"
 )]
 
-mod answers;
 mod cuts;
 mod disconnects;
 mod failures;
@@ -18,6 +17,7 @@ mod in_flight;
 mod limits;
 mod model_name;
 mod refusals;
+mod responses;
 mod streams;
 mod support;
 

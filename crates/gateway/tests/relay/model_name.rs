@@ -32,12 +32,12 @@ async fn a_response_has_the_id_that_was_asked_for() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     for name in names {
         let body = format!(r#"{{"model":"{MODEL}","input":"x"}}"#);
-        let answer = gateway.caller().post("/v1/embeddings", &body).await;
-        assert_renamed(answer.text(), name);
-        let length = answer.body.len().to_string();
-        assert_eq!(answer.header("content-length"), length);
+        let response = gateway.caller().post("/v1/embeddings", &body).await;
+        assert_renamed(response.text(), name);
+        let length = response.body.len().to_string();
+        assert_eq!(response.header("content-length"), length);
         let wanted = if name == MODEL { "large-v1" } else { name };
-        assert_eq!(answer.header(NAMED), wanted);
+        assert_eq!(response.header(NAMED), wanted);
     }
     let tokens = gateway.ledger.wait(5).await;
     assert!(tokens.iter().all(|(_, call)| call.tokens.prompt == 3));
@@ -178,13 +178,13 @@ async fn a_compressed_response_passes_as_it_is() {
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     for _ in 0..2 {
-        let answer = gateway.caller().chat(&chat("")).await;
+        let response = gateway.caller().chat(&chat("")).await;
         assert_eq!(
-            (answer.text(), answer.header("content-encoding")),
+            (response.text(), response.header("content-encoding")),
             (body, "gzip")
         );
-        assert_eq!(answer.header("content-length"), body.len().to_string());
-        assert_eq!(answer.header(NAMED), "large-v1");
+        assert_eq!(response.header("content-length"), body.len().to_string());
+        assert_eq!(response.header(NAMED), "large-v1");
     }
 }
 
@@ -205,9 +205,9 @@ async fn a_model_is_read_by_its_id() {
         "/api/w1/v1/models/acme%2Flarge",
         "/api/v1/w1/models/acme%2flarge/",
     ] {
-        let answer = get("good", path).await;
-        assert_eq!(answer.header("content-type"), "application/json");
-        let model: Value = serde_json::from_str(answer.text()).unwrap();
+        let response = get("good", path).await;
+        assert_eq!(response.header("content-type"), "application/json");
+        let model: Value = serde_json::from_str(response.text()).unwrap();
         assert_eq!(model["id"], MODEL);
         assert!(list["data"].as_array().unwrap().contains(&model), "{path}");
         let hidden = get("narrow", path).await;

@@ -1,7 +1,7 @@
 //! What is refused before a provider is asked.
 
 use crate::support::{
-    MODEL, TIMEOUT, TestGateway, chat, chat_answer, error_code, provider_at, until,
+    MODEL, TIMEOUT, TestGateway, chat, chat_response, error_code, provider_at, until,
 };
 use estrade_mock_upstream::{MockUpstream, json};
 use http::Method;
@@ -18,17 +18,17 @@ async fn keys_are_checked_before_anything_else() {
         ("many", 400, "workspace_required"),
         ("down", 503, "keys_unavailable"),
     ] {
-        let answer = gateway.caller_with(key).chat("not even json").await;
+        let response = gateway.caller_with(key).chat("not even json").await;
         assert_eq!(
-            (answer.status.as_u16(), &*error_code(&answer.body)),
+            (response.status.as_u16(), &*error_code(&response.body)),
             (status, code),
             "{key}"
         );
         assert_eq!(
-            answer.header("www-authenticate"),
+            response.header("www-authenticate"),
             if status == 401 { "Bearer" } else { "" }
         );
-        assert_eq!(answer.header("x-estrade-call"), "");
+        assert_eq!(response.header("x-estrade-call"), "");
     }
     assert!(gateway.ledger.rows().is_empty());
     let cold = gateway.caller_with("cold").chat("{}").await;
@@ -62,15 +62,15 @@ async fn bad_requests_are_refused_and_noted() {
             "model_not_allowed",
         ),
     ] {
-        let answer = gateway.caller_with(key).chat(body).await;
+        let response = gateway.caller_with(key).chat(body).await;
         assert_eq!(
-            (answer.status.as_u16(), &*error_code(&answer.body)),
+            (response.status.as_u16(), &*error_code(&response.body)),
             (status, code),
             "{body:.60}"
         );
         let (_, call) = gateway.ledger.rows().pop().unwrap();
         assert_eq!(
-            (call.status, answer.header("x-estrade-call")),
+            (call.status, response.header("x-estrade-call")),
             (status, &*call.id.to_string())
         );
         assert_eq!(
@@ -85,34 +85,34 @@ async fn bad_requests_are_refused_and_noted() {
 async fn paths_and_methods_are_refused_in_the_same_shape() {
     let gateway = TestGateway::new(&[]).await;
     let caller = gateway.caller();
-    let answer = caller
+    let response = caller
         .call(caller.request(Method::GET, "/v1/chat/completions", ""))
         .await;
     assert_eq!(
-        (answer.status.as_u16(), answer.header("allow")),
+        (response.status.as_u16(), response.header("allow")),
         (405, "POST")
     );
-    assert_eq!(error_code(&answer.body), "method_not_allowed");
-    let answer = caller.post("/api/w1/v1/models", "").await;
+    assert_eq!(error_code(&response.body), "method_not_allowed");
+    let response = caller.post("/api/w1/v1/models", "").await;
     assert_eq!(
-        (answer.status.as_u16(), answer.header("allow")),
+        (response.status.as_u16(), response.header("allow")),
         (405, "GET, HEAD")
     );
-    let answer = caller.post("/api/w1/v1/audio/speech", "").await;
+    let response = caller.post("/api/w1/v1/audio/speech", "").await;
     assert_eq!(
-        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (response.status.as_u16(), &*error_code(&response.body)),
         (404, "not_found")
     );
     // Who has no key learns nothing.
     for path in ["/api/w1/v1/models", "/api/w1/v1/audio/speech"] {
-        let answer = gateway.caller_with("").post(path, "").await;
-        assert_eq!(answer.status, 401, "{path}");
+        let response = gateway.caller_with("").post(path, "").await;
+        assert_eq!(response.status, 401, "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_not_read() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.max_body = 10_000;
     })
@@ -144,7 +144,7 @@ async fn a_body_that_is_too_large_is_not_read() {
 
 #[tokio::test]
 async fn all_bodies_together_are_bounded() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.max_bodies = 300_000;
     })
@@ -171,7 +171,7 @@ async fn all_bodies_together_are_bounded() {
 
 #[tokio::test]
 async fn large_bodies_of_one_owner_are_bounded() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.max_owner_bodies = 300_000;
     })
@@ -194,7 +194,7 @@ async fn large_bodies_of_one_owner_are_bounded() {
 
 #[tokio::test]
 async fn many_small_bodies_are_bounded_as_well() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.max_bodies = 50_000;
     })
@@ -244,7 +244,7 @@ async fn read_some(stream: &mut tokio::net::TcpStream) -> String {
 
 #[tokio::test]
 async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let mut open = provider_at("open", provider.address);
     open.models[0].id = "acme/open".to_owned();
     open.fields.pass = vec!["service_tier".to_owned(), "tools.web_search".to_owned()];
@@ -261,10 +261,10 @@ async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
     let refused = async |model: &str, more: &str, field: &str| {
         let asked = provider.count();
         let body = chat(more).replace(MODEL, model);
-        let answer = caller.chat(&body).await;
-        assert_eq!(answer.status, 400, "{body}");
-        assert_eq!(error_code(&answer.body), "field_not_allowed", "{body}");
-        let said: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        let response = caller.chat(&body).await;
+        assert_eq!(response.status, 400, "{body}");
+        assert_eq!(error_code(&response.body), "field_not_allowed", "{body}");
+        let said: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
         assert_eq!(said["error"]["param"], field, "{body}");
         assert!(said["error"]["message"].as_str().unwrap().contains(field));
         assert_eq!(provider.count(), asked, "it is not sent");
@@ -314,37 +314,37 @@ async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
 async fn a_provider_that_may_not_be_sent_a_request_does_not_replace_the_last_resort() {
     let bad = MockUpstream::new(|number| match number {
         0..5 => json(503, "{}"),
-        _ => json(200, &chat_answer(1, 1)),
+        _ => json(200, &chat_response(1, 1)),
     })
     .await;
-    let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let good = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let mut suitable = provider_at("suitable", bad.address);
     suitable.retries = 0;
     suitable.fields.pass = vec!["service_tier".to_owned()];
     let gateway = TestGateway::new(&[suitable, provider_at("other", good.address)]).await;
     for _ in 0..5 {
-        let answer = gateway.caller().chat(&chat("")).await;
-        assert_eq!(answer.header("x-estrade-provider"), "other");
+        let response = gateway.caller().chat(&chat("")).await;
+        assert_eq!(response.header("x-estrade-provider"), "other");
     }
-    let answer = gateway.caller().chat(&chat("")).await;
-    assert_eq!(answer.header("x-estrade-attempts"), "1", "it has a pause");
-    let answer = gateway
+    let response = gateway.caller().chat(&chat("")).await;
+    assert_eq!(response.header("x-estrade-attempts"), "1", "it has a pause");
+    let response = gateway
         .caller()
         .chat(&chat(r#","service_tier":"flex""#))
         .await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(answer.header("x-estrade-provider"), "suitable");
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.header("x-estrade-provider"), "suitable");
 }
 
 #[tokio::test]
 async fn what_multiplies_the_cost_is_reserved_for() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let most = async |more: &str| {
         assert_eq!(gateway.caller().chat(&chat(more)).await.status, 200);
         gateway.ledger.max_cost().nanos()
     };
-    // Two millionths for each token of an answer.
+    // Two millionths for each token of a response.
     let (one, five) = (most(r#","max_tokens":100,"n":1"#).await, 5 * 100 * 2000);
     let many = most(r#","max_tokens":100,"n":5"#).await;
     assert_eq!(many - one, five - 100 * 2000);
@@ -355,8 +355,8 @@ async fn what_multiplies_the_cost_is_reserved_for() {
         r#","max_completion_tokens":"9""#,
         r#","n":0.5"#,
     ] {
-        let answer = gateway.caller().chat(&chat(bad)).await;
-        assert_eq!(answer.status, 400, "{bad}");
-        assert_eq!(error_code(&answer.body), "invalid_value", "{bad}");
+        let response = gateway.caller().chat(&chat(bad)).await;
+        assert_eq!(response.status, 400, "{bad}");
+        assert_eq!(error_code(&response.body), "invalid_value", "{bad}");
     }
 }

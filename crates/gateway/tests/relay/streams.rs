@@ -348,9 +348,9 @@ async fn in_strict_mode_what_is_not_on_disk_in_time_has_no_end() {
     assert!(text.contains("usage_not_recorded"), "{text}");
     assert!(!text.contains("[DONE]"), "{text}");
     durable.notify_one();
-    let answer = gateway.caller().chat(&chat("")).await;
-    assert_eq!(answer.status, 503);
-    assert_eq!(error_code(&answer.body), "usage_not_recorded");
+    let response = gateway.caller().chat(&chat("")).await;
+    assert_eq!(response.status, 503);
+    assert_eq!(error_code(&response.body), "usage_not_recorded");
     durable.notify_one();
     let (text, whole) = gateway.caller().stream(&chat("")).await.rest().await;
     assert!(!whole, "{text}");

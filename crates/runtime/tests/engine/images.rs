@@ -1,6 +1,6 @@
 //! Images.
 
-use crate::support::{World, base, context, now, stranger};
+use crate::support::{EngineFixture, base, context, now, stranger};
 use bollard::query_parameters::RemoveImageOptions;
 use bytes::Bytes;
 use estrade_runtime::{ImageRef, OwnImage};
@@ -15,18 +15,18 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-fn own(world: &World) -> OwnImage {
+fn own(fixture: &EngineFixture) -> OwnImage {
     OwnImage {
-        project: world.project,
-        release: world.release,
+        project: fixture.project,
+        release: fixture.release,
     }
 }
 
 #[tokio::test]
 async fn an_image_gets_a_name_of_ours_and_loses_it() {
-    let world = World::new();
-    let engine = &world.engine;
-    let own = own(&world);
+    let fixture = EngineFixture::new();
+    let engine = &fixture.engine;
+    let own = own(&fixture);
     let found = engine.image(&base()).await.unwrap().unwrap();
     assert!(found.runs_as_root() && found.size > 10_000_000 && found.ports.is_empty());
     for _ in 0..2 {
@@ -50,16 +50,16 @@ async fn an_image_gets_a_name_of_ours_and_loses_it() {
     assert_eq!(engine.image(&base()).await.unwrap(), Some(found));
     let none: ImageRef = "estrade-test/none".parse().unwrap();
     assert!(engine.tag(&none, own).await.unwrap_err().is_not_found());
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn images_to_build_on_go_when_nobody_builds_on_them_any_more() {
-    let world = World::new();
-    let engine = &world.engine;
+    let fixture = EngineFixture::new();
+    let engine = &fixture.engine;
     let mut names = Vec::new();
     for kind in ["fetched", "used", "theirs"] {
-        let name: ImageRef = format!("estrade-test/{kind}:{}", world.release)
+        let name: ImageRef = format!("estrade-test/{kind}:{}", fixture.release)
             .parse()
             .unwrap();
         // Each is another image.
@@ -100,69 +100,69 @@ async fn images_to_build_on_go_when_nobody_builds_on_them_any_more() {
         .remove_image(theirs, options, None)
         .await
         .unwrap();
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn unnamed_images_of_others_stay() {
-    let (world, stranger) = (World::new(), stranger());
+    let (fixture, stranger) = (EngineFixture::new(), stranger());
     let options = bollard::query_parameters::CreateImageOptions {
         from_src: Some("-".into()),
         ..Default::default()
     };
-    let mark = format!("{:?}", world.engine);
+    let mark = format!("{:?}", fixture.engine);
     let tar = bollard::body_try_stream(context(&[("mark", &mark)]));
     let made = stranger.create_image(Some(options), Some(tar), None);
     let made: Vec<_> = made.try_collect().await.unwrap();
     let id = made.last().unwrap().status.clone().unwrap();
     let later = now().after(Duration::from_hours(1));
-    world.engine.prune_images(later).await.unwrap();
+    fixture.engine.prune_images(later).await.unwrap();
     stranger.inspect_image(&id).await.unwrap();
     stranger
         .remove_image(&id, None::<RemoveImageOptions>, None)
         .await
         .unwrap();
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn an_image_is_made_out_of_a_tar() {
-    let world = World::new();
-    let own = own(&world);
-    let name = world.engine.image_name(own);
-    world
+    let fixture = EngineFixture::new();
+    let own = own(&fixture);
+    let name = fixture.engine.image_name(own);
+    fixture
         .engine
         .import(&name, context(&[("file", "text")]))
         .await
         .unwrap();
-    assert!(world.engine.image(&name).await.unwrap().is_some());
-    let listed = world.engine.images().await.unwrap();
+    assert!(fixture.engine.image(&name).await.unwrap().is_some());
+    let listed = fixture.engine.images().await.unwrap();
     assert_eq!(listed[0].image, own);
     let age = now().millis() - listed[0].created.millis();
     assert!((-5_000..60_000).contains(&age), "{age}");
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn a_pull_that_cannot_be_says_so() {
-    let world = World::new();
+    let fixture = EngineFixture::new();
     // Port 1 of this machine: there is no registry.
     let name: ImageRef = "127.0.0.1:1/none:1".parse().unwrap();
-    let pull = world
+    let pull = fixture
         .engine
-        .pull(&name, Some(own(&world)), None)
+        .pull(&name, Some(own(&fixture)), None)
         .await
         .unwrap();
     let error = pull.finish().await.unwrap_err();
     assert!(!error.is_engine_away(), "{error}");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn a_pulled_image_is_the_releases_and_goes_with_it() {
-    let (world, registry) = (World::new(), Registry::start().await);
-    let engine = &world.engine;
+    let (fixture, registry) = (EngineFixture::new(), Registry::start().await);
+    let engine = &fixture.engine;
     let name: ImageRef = format!("{}/app:1", registry.address).parse().unwrap();
     for known in [false, true] {
         if known {
@@ -174,7 +174,7 @@ async fn a_pulled_image_is_the_releases_and_goes_with_it() {
             let pulled = stranger().create_image(Some(options), None, None);
             pulled.try_for_each(|_| async { Ok(()) }).await.unwrap();
         }
-        let mut pull = engine.pull(&name, Some(own(&world)), None).await.unwrap();
+        let mut pull = engine.pull(&name, Some(own(&fixture)), None).await.unwrap();
         let mut progress = Vec::new();
         while let Some(message) = pull.next_progress().await {
             progress.push(message.status);
@@ -185,19 +185,19 @@ async fn a_pulled_image_is_the_releases_and_goes_with_it() {
         );
         pull.finish().await.unwrap();
         let found = engine
-            .image(&engine.image_name(own(&world)))
+            .image(&engine.image_name(own(&fixture)))
             .await
             .unwrap()
             .unwrap();
         assert_eq!(found.ports, [4321]);
-        engine.remove_image(own(&world)).await.unwrap();
+        engine.remove_image(own(&fixture)).await.unwrap();
         assert_eq!(engine.image(&name).await.unwrap().is_some(), known);
     }
     stranger()
         .remove_image(name.as_str(), None::<RemoveImageOptions>, None)
         .await
         .unwrap();
-    world.clean().await;
+    fixture.clean().await;
 }
 
 /// A registry with one image of one layer, `app:1`.
@@ -263,7 +263,7 @@ async fn serve(listener: TcpListener, contents: Arc<HashMap<String, (&'static st
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let contents = Arc::clone(&contents);
-        let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let response = service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let found = contents.get(request.uri().path()).cloned();
             async move {
                 let (kind, bytes) = found.unwrap_or(("text/plain", Vec::new()));
@@ -276,7 +276,7 @@ async fn serve(listener: TcpListener, contents: Arc<HashMap<String, (&'static st
             }
         });
         let connection = hyper::server::conn::http1::Builder::new();
-        let connection = connection.serve_connection(TokioIo::new(stream), answer);
+        let connection = connection.serve_connection(TokioIo::new(stream), response);
         connections.spawn(async move {
             let _ = connection.await;
         });

@@ -1,6 +1,6 @@
 //! Making, starting, stopping, removing, listing.
 
-use crate::support::{World, base, eventually, secret, stranger};
+use crate::support::{EngineFixture, base, eventually, secret, stranger};
 use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, RemoveContainerOptions, StartContainerOptions,
@@ -21,10 +21,10 @@ fn exit(state: &InstanceState) -> &estrade_runtime::Exit {
 
 #[tokio::test]
 async fn a_life_of_an_instance() {
-    let world = World::new();
-    let engine = &world.engine;
-    let spec = world.python(SERVER);
-    let instance = world.run(&spec).await;
+    let fixture = EngineFixture::new();
+    let engine = &fixture.engine;
+    let spec = fixture.python(SERVER);
+    let instance = fixture.run(&spec).await;
     assert_eq!(instance.key, spec.key);
     assert_eq!(instance.digest, spec.digest());
     assert!(instance.started_at.is_some());
@@ -81,13 +81,13 @@ async fn a_life_of_an_instance() {
             .unwrap_err()
             .is_not_found()
     );
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn sigterm_first_and_sigkill_when_the_grace_is_over() {
-    let world = World::new();
-    let engine = &world.engine;
+    let fixture = EngineFixture::new();
+    let engine = &fixture.engine;
     let polite = "import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: (print('bye'), sys.exit(7)))
 print('up'); time.sleep(600)";
@@ -95,9 +95,9 @@ print('up'); time.sleep(600)";
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('up'); time.sleep(600)";
     for (number, program, grace, code) in [(1, polite, 60, 7), (2, stubborn, 2, 137)] {
-        let mut spec = world.python(program);
+        let mut spec = fixture.python(program);
         spec.key.number = number;
-        let instance = world.run(&spec).await;
+        let instance = fixture.run(&spec).await;
         let from = estrade_runtime::LogsFrom {
             after: 0,
             last: None,
@@ -120,19 +120,19 @@ print('up'); time.sleep(600)";
         let in_grace = took < Duration::from_secs(grace);
         assert_eq!(in_grace, code == 7, "{took:?}");
     }
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn many_who_make_the_same_make_one() {
-    let world = World::new();
-    let engine = &world.engine;
-    let networks = future::join_all((0..8).map(|_| engine.ensure_network(world.owner))).await;
+    let fixture = EngineFixture::new();
+    let engine = &fixture.engine;
+    let networks = future::join_all((0..8).map(|_| engine.ensure_network(fixture.owner))).await;
     let networks: Vec<_> = networks.into_iter().map(Result::unwrap).collect();
     assert!(networks.iter().all(|network| *network == networks[0]));
     assert_eq!(engine.networks().await.unwrap().len(), 1);
 
-    let spec = world.python("import time; time.sleep(600)");
+    let spec = fixture.python("import time; time.sleep(600)");
     let created = future::join_all((0..8).map(|_| engine.create_instance(&spec))).await;
     let created: Vec<_> = created.into_iter().map(Result::unwrap).collect();
     assert_eq!(created.iter().filter(|created| created.new).count(), 1);
@@ -155,47 +155,47 @@ async fn many_who_make_the_same_make_one() {
     }
     engine.remove_network(&networks[0]).await.unwrap();
     engine.remove_network(&networks[0]).await.unwrap();
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn another_spec_is_another_container() {
-    let world = World::new();
-    let mut spec = world.python(
+    let fixture = EngineFixture::new();
+    let mut spec = fixture.python(
         "import os, time; print(os.environ['A'], open('/etc/hosts').read()); time.sleep(600)",
     );
     spec.env = vec![("A".into(), secret("one two=three"))];
     spec.hosts = vec![("ai.internal".into(), "10.9.8.7".parse().unwrap())];
-    let first = world.run(&spec).await;
+    let first = fixture.run(&spec).await;
     spec.revision = 1;
     // More than any machine has: then it may use all of it.
     spec.limits.nano_cpus = 100_000_000_000_000;
-    let second = world.run(&spec).await;
+    let second = fixture.run(&spec).await;
     assert_ne!(first.id, second.id);
     assert_ne!(first.digest, second.digest);
-    assert_eq!(world.engine.instances().await.unwrap().len(), 2);
-    let (_, said) = world.run_to_end(&world.spec(&["true"])).await;
+    assert_eq!(fixture.engine.instances().await.unwrap().len(), 2);
+    let (_, said) = fixture.run_to_end(&fixture.spec(&["true"])).await;
     assert_eq!(said, "");
-    let mut spec = world
+    let mut spec = fixture
         .python("import os; print(os.environ['A'], 'ai.internal' in open('/etc/hosts').read())");
     spec.env = vec![("A".into(), secret("one two=three"))];
     spec.hosts = vec![("ai.internal".into(), "10.9.8.7".parse().unwrap())];
-    let (_, said) = world.run_to_end(&spec).await;
+    let (_, said) = fixture.run_to_end(&spec).await;
     assert_eq!(said, "one two=three True");
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn what_cannot_run_says_why() {
-    let world = World::new();
-    let engine = &world.engine;
-    engine.ensure_network(world.owner).await.unwrap();
-    let mut spec = world.spec(&["no-such-program"]);
-    let (ended, said) = world.run_to_end(&spec).await;
+    let fixture = EngineFixture::new();
+    let engine = &fixture.engine;
+    engine.ensure_network(fixture.owner).await.unwrap();
+    let mut spec = fixture.spec(&["no-such-program"]);
+    let (ended, said) = fixture.run_to_end(&spec).await;
     assert_eq!(exit(&ended.state).code, 127);
     assert!(said.contains("no-such-program"), "{said}");
     // What the engine refuses to start stays as it was made.
-    let mut nobody = world.spec(&["true"]);
+    let mut nobody = fixture.spec(&["true"]);
     nobody.user = Some("no-such-user".into());
     let created = engine.create_instance(&nobody).await.unwrap();
     let error = engine.start_instance(&created.id).await.unwrap_err();
@@ -207,11 +207,11 @@ async fn what_cannot_run_says_why() {
     let error = engine.create_instance(&spec).await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
 
-    let mut homeless = world.spec(&["true"]);
+    let mut homeless = fixture.spec(&["true"]);
     homeless.key.owner = estrade_model::OwnerId::generate(1, 1);
     let error = engine.run_instance(&homeless).await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn without_an_engine_the_error_says_what_to_do() {
 
 #[tokio::test]
 async fn what_others_made_is_not_there() {
-    let (ours, theirs, stranger) = (World::new(), World::new(), stranger());
+    let (ours, theirs, stranger) = (EngineFixture::new(), EngineFixture::new(), stranger());
     let other = theirs
         .run(&theirs.python("import time; time.sleep(600)"))
         .await;
@@ -290,8 +290,8 @@ async fn what_others_made_is_not_there() {
 
 #[tokio::test]
 async fn events_come_as_things_happen() {
-    let (world, other) = (World::new(), World::new());
-    let mut events = Box::pin(world.engine.events());
+    let (fixture, other) = (EngineFixture::new(), EngineFixture::new());
+    let mut events = Box::pin(fixture.engine.events());
     // The stream connects when it is first read.
     let mut next = async || tokio::time::timeout(Duration::from_secs(20), events.next()).await;
     assert!(
@@ -300,9 +300,11 @@ async fn events_come_as_things_happen() {
             .is_err()
     );
     other.run(&other.spec(&["true"])).await;
-    let instance = world.run(&world.python("import sys; sys.exit(3)")).await;
-    world.engine.wait_for_exit(&instance.id).await.unwrap();
-    world.engine.remove_instance(&instance.id).await.unwrap();
+    let instance = fixture
+        .run(&fixture.python("import sys; sys.exit(3)"))
+        .await;
+    fixture.engine.wait_for_exit(&instance.id).await.unwrap();
+    fixture.engine.remove_instance(&instance.id).await.unwrap();
     for kind in [EventKind::Started, EventKind::Ended(3), EventKind::Removed] {
         let event = next().await.expect("an event").unwrap().unwrap();
         assert_eq!(
@@ -311,25 +313,25 @@ async fn events_come_as_things_happen() {
         );
     }
     drop(events);
-    world.clean().await;
+    fixture.clean().await;
     other.clean().await;
 }
 
 #[tokio::test]
 async fn volumes_keep_what_is_in_them() {
     use estrade_runtime::{Mount, VolumeKey};
-    let world = World::new();
-    let engine = &world.engine;
+    let fixture = EngineFixture::new();
+    let engine = &fixture.engine;
     let key = VolumeKey {
-        owner: world.owner,
-        project: world.project,
+        owner: fixture.owner,
+        project: fixture.project,
         name: "data".parse().unwrap(),
     };
     for _ in 0..2 {
         engine.ensure_volume(&key, 1 << 30).await.unwrap();
     }
     assert_eq!(engine.volumes().await.unwrap(), std::slice::from_ref(&key));
-    let mut spec = world.spec(&[
+    let mut spec = fixture.spec(&[
         "sh",
         "-c",
         "head -c 2000000 /dev/zero > /data/file; ls -l /data",
@@ -339,7 +341,7 @@ async fn volumes_keep_what_is_in_them() {
         path: "/data".into(),
         read_only: false,
     }];
-    let (ended, said) = world.run_to_end(&spec).await;
+    let (ended, said) = fixture.run_to_end(&spec).await;
     assert!(said.contains("2000000"), "{said}");
     assert!(engine.remove_volume(&key).await.unwrap_err().is_conflict());
     engine.remove_instance(&ended.id).await.unwrap();
@@ -350,7 +352,7 @@ async fn volumes_keep_what_is_in_them() {
             .into(),
     );
     spec.mounts[0].read_only = true;
-    let (ended, said) = world.run_to_end(&spec).await;
+    let (ended, said) = fixture.run_to_end(&spec).await;
     assert!(
         said.contains("2000000") && said.contains("Read-only"),
         "{said}"
@@ -365,7 +367,7 @@ async fn volumes_keep_what_is_in_them() {
 
     // A stranger's, under the very name that ours would have.
     let stranger = stranger();
-    let name = format!("estrade-{}-{}-data", engine.installation(), world.project);
+    let name = format!("estrade-{}-{}-data", engine.installation(), fixture.project);
     let request = bollard::models::VolumeCreateRequest {
         name: Some(name.clone()),
         ..Default::default()
@@ -387,19 +389,19 @@ async fn volumes_keep_what_is_in_them() {
         )
         .await
         .unwrap();
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn waiting_for_an_exit_sees_it_and_a_removal() {
-    let world = World::new();
-    let instance = world
-        .run(&world.python("import time; time.sleep(600)"))
+    let fixture = EngineFixture::new();
+    let instance = fixture
+        .run(&fixture.python("import time; time.sleep(600)"))
         .await;
-    let wait = world.engine.wait_for_exit(&instance.id);
+    let wait = fixture.engine.wait_for_exit(&instance.id);
     let remove = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        world.engine.remove_instance(&instance.id).await.unwrap();
+        fixture.engine.remove_instance(&instance.id).await.unwrap();
     };
     let (ended, ()) = tokio::join!(wait, remove);
     // Killed is seen before gone, or not any more.
@@ -407,7 +409,7 @@ async fn waiting_for_an_exit_sees_it_and_a_removal() {
         assert_ne!(ended.state, InstanceState::Running);
     }
     eventually("gone", || async {
-        world
+        fixture
             .engine
             .wait_for_exit(&instance.id)
             .await
@@ -415,5 +417,5 @@ async fn waiting_for_an_exit_sees_it_and_a_removal() {
             .is_none()
     })
     .await;
-    world.clean().await;
+    fixture.clean().await;
 }

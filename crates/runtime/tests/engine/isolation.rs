@@ -1,6 +1,6 @@
 //! Who reaches whom.
 
-use crate::support::{World, now};
+use crate::support::{EngineFixture, now};
 use estrade_model::{OwnerId, ReleaseId};
 use estrade_runtime::Probe;
 use estrade_runtime::Runtime as _;
@@ -27,51 +27,51 @@ for address in [{}]:
 
 #[tokio::test]
 async fn owners_do_not_reach_each_other() {
-    let world = World::new();
-    let mine = world.run(&world.python(SERVER)).await;
-    let mut theirs = world.python(SERVER);
+    let fixture = EngineFixture::new();
+    let mine = fixture.run(&fixture.python(SERVER)).await;
+    let mut theirs = fixture.python(SERVER);
     theirs.key.owner = OwnerId::generate(now().millis(), 7);
     theirs.key.release = ReleaseId::generate(now().millis(), 7);
-    let theirs = world.run(&theirs).await;
+    let theirs = fixture.run(&theirs).await;
     for instance in [&mine, &theirs] {
-        let ready = world
+        let ready = fixture
             .engine
             .wait_until_ready(instance, &Probe::Tcp, Duration::from_secs(20));
         ready.await.unwrap();
     }
     assert_ne!(mine.id, theirs.id);
-    let firewall = world.engine.firewall(&[]);
+    let firewall = fixture.engine.firewall(&[]);
     firewall.apply().await.unwrap();
     // Also while the engine changes its own rules, again and again.
     let addresses = [&[mine.address.unwrap()], &[theirs.address.unwrap(); 4][..]].concat();
-    let program = world.python(&visitor(&addresses));
+    let program = fixture.python(&visitor(&addresses));
     let others = async {
         for number in 20..28 {
-            let network = world
+            let network = fixture
                 .engine
                 .ensure_network(OwnerId::generate(now().millis(), number))
                 .await;
-            world
+            fixture
                 .engine
                 .remove_network(&network.unwrap())
                 .await
                 .unwrap();
         }
     };
-    let ((_, said), ()) = tokio::join!(world.run_to_end(&program), others);
+    let ((_, said), ()) = tokio::join!(fixture.run_to_end(&program), others);
     assert_eq!(said, "reached\nnot\nnot\nnot\nnot");
     firewall.remove().await.unwrap();
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn a_listener_of_the_host_sees_where_a_container_comes_from() {
-    let world = World::new();
-    let network = world.engine.ensure_network(world.owner).await.unwrap();
+    let fixture = EngineFixture::new();
+    let network = fixture.engine.ensure_network(fixture.owner).await.unwrap();
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     // Through its gateway and through another address of the host.
-    let other = world
+    let other = fixture
         .engine
         .ensure_network(OwnerId::generate(now().millis(), 8))
         .await
@@ -84,26 +84,28 @@ async fn a_listener_of_the_host_sees_where_a_container_comes_from() {
         }
         peers
     };
-    let program = world.python(&visitor(&addresses));
-    let ((_, said), peers) = tokio::join!(world.run_to_end(&program), accepting);
+    let program = fixture.python(&visitor(&addresses));
+    let ((_, said), peers) = tokio::join!(fixture.run_to_end(&program), accepting);
     assert_eq!(said, "reached\nreached");
     for peer in peers {
         assert!(network.subnet.contains(peer), "{peer}");
-        assert!(world.engine.pool().range().contains(peer), "{peer}");
+        assert!(fixture.engine.pool().range().contains(peer), "{peer}");
     }
 
     // What listens for this machine only is not there for containers.
     let local = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = SocketAddr::new(network.gateway, local.local_addr().unwrap().port());
-    let (_, said) = world.run_to_end(&world.python(&visitor(&[address]))).await;
+    let (_, said) = fixture
+        .run_to_end(&fixture.python(&visitor(&[address])))
+        .await;
     assert_eq!(said, "not");
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn of_the_host_only_one_port_is_open() {
-    let world = World::new();
-    let network = world.engine.ensure_network(world.owner).await.unwrap();
+    let fixture = EngineFixture::new();
+    let network = fixture.engine.ensure_network(fixture.owner).await.unwrap();
     let (ai, other) = (
         TcpListener::bind("0.0.0.0:0").await.unwrap(),
         TcpListener::bind("0.0.0.0:0").await.unwrap(),
@@ -111,19 +113,19 @@ async fn of_the_host_only_one_port_is_open() {
     let address = |listener: &TcpListener| {
         SocketAddr::new(network.gateway, listener.local_addr().unwrap().port())
     };
-    let firewall = world.engine.firewall(&[address(&ai).port()]);
+    let firewall = fixture.engine.firewall(&[address(&ai).port()]);
     for _ in 0..2 {
         firewall.apply().await.unwrap();
     }
-    let program = world.python(&visitor(&[address(&ai), address(&other)]));
-    let (_, said) = world.run_to_end(&program).await;
+    let program = fixture.python(&visitor(&[address(&ai), address(&other)]));
+    let (_, said) = fixture.run_to_end(&program).await;
     assert_eq!(said, "reached\nnot");
 
     // The way from the host to an instance is open.
-    let mut server = world.python(SERVER);
+    let mut server = fixture.python(SERVER);
     server.key.number = 2;
-    let instance = world.run(&server).await;
-    let ready = world
+    let instance = fixture.run(&server).await;
+    let ready = fixture
         .engine
         .wait_until_ready(&instance, &Probe::Tcp, Duration::from_secs(20));
     ready.await.unwrap();
@@ -131,22 +133,22 @@ async fn of_the_host_only_one_port_is_open() {
     firewall.remove().await.unwrap();
     let mut again = program.clone();
     again.revision = 1;
-    let (_, said) = world.run_to_end(&again).await;
+    let (_, said) = fixture.run_to_end(&again).await;
     assert_eq!(said, "reached\nreached");
     firewall.remove().await.unwrap();
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn there_is_room_for_more_owners_than_the_engine_has_pools() {
-    let world = World::new();
+    let fixture = EngineFixture::new();
     let owners: Vec<OwnerId> = (0..36)
         .map(|n| OwnerId::generate(now().millis(), 9 + n))
         .collect();
     for owner in &owners {
-        world.engine.ensure_network(*owner).await.unwrap();
+        fixture.engine.ensure_network(*owner).await.unwrap();
     }
-    let networks = world.engine.networks().await.unwrap();
+    let networks = fixture.engine.networks().await.unwrap();
     assert_eq!(networks.len(), owners.len());
     for (at, network) in networks.iter().enumerate() {
         assert!(network.subnet.contains(network.gateway));
@@ -160,5 +162,5 @@ async fn there_is_room_for_more_owners_than_the_engine_has_pools() {
                 .all(|(_, other)| !other.subnet.contains(network.gateway))
         );
     }
-    world.clean().await;
+    fixture.clean().await;
 }

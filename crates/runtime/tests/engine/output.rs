@@ -1,12 +1,16 @@
 //! What instances write.
 
-use crate::support::World;
+use crate::support::EngineFixture;
 use estrade_runtime::{LogLine, LogsFrom};
 use futures_util::{StreamExt, TryStreamExt};
 use std::time::Duration;
 
-async fn all(world: &World, id: &estrade_runtime::InstanceId, from: LogsFrom) -> Vec<LogLine> {
-    world.engine.logs(id, from).try_collect().await.unwrap()
+async fn all(
+    fixture: &EngineFixture,
+    id: &estrade_runtime::InstanceId,
+    from: LogsFrom,
+) -> Vec<LogLine> {
+    fixture.engine.logs(id, from).try_collect().await.unwrap()
 }
 
 const ALL: LogsFrom = LogsFrom {
@@ -17,13 +21,13 @@ const ALL: LogsFrom = LogsFrom {
 
 #[tokio::test]
 async fn lines_come_with_their_moment_and_stream() {
-    let world = World::new();
+    let fixture = EngineFixture::new();
     let program = "import sys, time
 print('one'); time.sleep(0.05); print('two', file=sys.stderr); time.sleep(0.05)
 sys.stdout.buffer.write(b'bad \\xff utf-8\\n'); sys.stdout.flush(); time.sleep(0.05)
 print(''); time.sleep(0.05); print('x' * 40000); time.sleep(0.05); print('no end', end='')";
-    let (ended, _) = world.run_to_end(&world.python(program)).await;
-    let lines = all(&world, &ended.id, ALL).await;
+    let (ended, _) = fixture.run_to_end(&fixture.python(program)).await;
+    let lines = all(&fixture, &ended.id, ALL).await;
     let texts: Vec<_> = lines.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(texts[..4], ["one", "two", "bad \u{fffd} utf-8", ""]);
     assert_eq!(*texts.last().unwrap(), "no end");
@@ -42,7 +46,7 @@ print(''); time.sleep(0.05); print('x' * 40000); time.sleep(0.05); print('no end
     assert!(long[0].cut && !long.last().unwrap().cut);
 
     let after = all(
-        &world,
+        &fixture,
         &ended.id,
         LogsFrom {
             after: lines[1].at,
@@ -52,7 +56,7 @@ print(''); time.sleep(0.05); print('x' * 40000); time.sleep(0.05); print('no end
     .await;
     assert_eq!(after, lines[2..]);
     let last = all(
-        &world,
+        &fixture,
         &ended.id,
         LogsFrom {
             last: Some(1),
@@ -61,15 +65,15 @@ print(''); time.sleep(0.05); print('x' * 40000); time.sleep(0.05); print('no end
     )
     .await;
     assert_eq!(last[0].text, "no end");
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn following_goes_on_until_the_end() {
-    let world = World::new();
+    let fixture = EngineFixture::new();
     let program = "import time\nfor n in range(1, 6): print(n); time.sleep(0.2)";
-    let instance = world.run(&world.python(program)).await;
-    let lines = world.engine.logs(
+    let instance = fixture.run(&fixture.python(program)).await;
+    let lines = fixture.engine.logs(
         &instance.id,
         LogsFrom {
             follow: true,
@@ -84,22 +88,22 @@ async fn following_goes_on_until_the_end() {
         .map(|line| line.text)
         .collect();
     assert_eq!(texts, ["1", "2", "3", "4", "5"]);
-    world.engine.remove_instance(&instance.id).await.unwrap();
-    let gone = Box::pin(world.engine.logs(&instance.id, ALL))
+    fixture.engine.remove_instance(&instance.id).await.unwrap();
+    let gone = Box::pin(fixture.engine.logs(&instance.id, ALL))
         .next()
         .await
         .unwrap();
     assert!(gone.unwrap_err().is_not_found());
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn the_log_on_disk_is_bounded() {
-    let world = World::new();
+    let fixture = EngineFixture::new();
     let program = "line = 'y' * 1000\nfor n in range(80000): print(line)";
-    let (ended, _) = world.run_to_end(&world.python(program)).await;
-    let kept = all(&world, &ended.id, ALL).await;
+    let (ended, _) = fixture.run_to_end(&fixture.python(program)).await;
+    let kept = all(&fixture, &ended.id, ALL).await;
     let bytes: usize = kept.iter().map(|line| line.text.len()).sum();
     assert!((1 << 20..52 << 20).contains(&bytes), "{bytes}");
-    world.clean().await;
+    fixture.clean().await;
 }

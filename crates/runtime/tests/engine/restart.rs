@@ -1,6 +1,6 @@
 //! The engine is killed and returns.
 
-use crate::support::{World, eventually};
+use crate::support::{EngineFixture, eventually};
 use estrade_runtime::Runtime as _;
 use estrade_runtime::{Error, Instance, InstanceState, Probe};
 use futures_util::StreamExt;
@@ -59,9 +59,9 @@ impl OwnEngine {
     }
 
     async fn wait(&self) {
-        let world = World::on(&self.socket());
+        let fixture = EngineFixture::on(&self.socket());
         eventually("the engine answers", || async {
-            world.engine.info().await.is_ok()
+            fixture.engine.info().await.is_ok()
         })
         .await;
     }
@@ -101,21 +101,21 @@ impl Drop for OwnEngine {
     }
 }
 
-async fn import_base(world: &World) {
+async fn import_base(fixture: &EngineFixture) {
     let tar = std::env::var("ESTRADE_TEST_IMAGE").expect(
         "ESTRADE_TEST_IMAGE is not set: run `./test tests`, or set it to the tar of tests/docker/base-image",
     );
     let file = tokio::fs::File::open(&tar).await.expect(&tar);
     let pieces = tokio_util::io::ReaderStream::with_capacity(file, 1 << 20);
-    world
+    fixture
         .engine
         .import(&crate::support::base(), pieces)
         .await
         .unwrap();
 }
 
-async fn ready(world: &World, instance: &Instance) {
-    let ready = world
+async fn ready(fixture: &EngineFixture, instance: &Instance) {
+    let ready = fixture
         .engine
         .wait_until_ready(instance, &Probe::Tcp, Duration::from_secs(20));
     ready.await.unwrap();
@@ -124,16 +124,16 @@ async fn ready(world: &World, instance: &Instance) {
 #[tokio::test]
 async fn an_engine_that_was_killed_returns_and_tells_what_is_left() {
     let mut own = OwnEngine::start().await;
-    let world = World::on(&own.socket());
-    let engine = &world.engine;
-    import_base(&world).await;
+    let fixture = EngineFixture::on(&own.socket());
+    let engine = &fixture.engine;
+    import_base(&fixture).await;
     let spec =
-        world.python("import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000)");
-    let instance = world.run(&spec).await;
-    ready(&world, &instance).await;
-    let mut done = world.spec(&["sh", "-c", "exit 4"]);
+        fixture.python("import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000)");
+    let instance = fixture.run(&spec).await;
+    ready(&fixture, &instance).await;
+    let mut done = fixture.spec(&["sh", "-c", "exit 4"]);
     done.key.number = 2;
-    let done = world.run(&done).await;
+    let done = fixture.run(&done).await;
     engine.wait_for_exit(&done.id).await.unwrap();
 
     let mut events = Box::pin(engine.events());
@@ -168,9 +168,9 @@ async fn an_engine_that_was_killed_returns_and_tells_what_is_left() {
     assert!(matches!(&left.state, InstanceState::Exited(_)), "{left:?}");
     assert_eq!(left.address, None);
     // The same call as at first brings it back.
-    let again = world.run(&spec).await;
+    let again = fixture.run(&spec).await;
     assert_eq!(again.id, instance.id);
-    ready(&world, &again).await;
+    ready(&fixture, &again).await;
     drop(events);
-    world.clean().await;
+    fixture.clean().await;
 }

@@ -1,6 +1,6 @@
 //! Commands and shells in an instance.
 
-use crate::support::{World, eventually};
+use crate::support::{EngineFixture, eventually};
 use estrade_runtime::Runtime as _;
 use estrade_runtime::{
     Engine, InstanceId, OutputFrames, OutputStream, Probe, ShellSpec, TerminalSize,
@@ -42,12 +42,12 @@ async fn read_until(shell: &mut (impl AsyncReadExt + Unpin), expected: &str) -> 
 
 #[tokio::test]
 async fn a_command_says_how_it_ended() {
-    let world = World::new();
-    let instance = world
-        .run(&world.python("import time; time.sleep(600)"))
+    let fixture = EngineFixture::new();
+    let instance = fixture
+        .run(&fixture.python("import time; time.sleep(600)"))
         .await;
     let run = |command: &[&str]| {
-        world
+        fixture
             .engine
             .run_command(&instance.id, words(command), LIMIT)
     };
@@ -59,7 +59,7 @@ async fn a_command_says_how_it_ended() {
     let end = run(&["sh", "-c", "yes | head -c 1000000"]).await.unwrap();
     assert_eq!((end.code, end.output.len()), (0, 4096));
     assert_ne!(run(&["no-such-program"]).await.map_or(1, |end| end.code), 0);
-    let slow = world.engine.run_command(
+    let slow = fixture.engine.run_command(
         &instance.id,
         words(&["sleep", "60"]),
         Duration::from_millis(500),
@@ -70,7 +70,7 @@ async fn a_command_says_how_it_ended() {
     ));
 
     let probe = Probe::Command(words(&["test", "-e", "/ready"]));
-    let ready = world
+    let ready = fixture
         .engine
         .wait_until_ready(&instance, &probe, Duration::from_secs(1));
     assert!(
@@ -81,19 +81,19 @@ async fn a_command_says_how_it_ended() {
             .contains("ended with 1")
     );
     run(&["touch", "/ready"]).await.unwrap();
-    world
+    fixture
         .engine
         .wait_until_ready(&instance, &probe, LIMIT)
         .await
         .unwrap();
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn a_shell_at_a_terminal() {
-    let world = World::new();
-    let instance = world
-        .run(&world.python("import time; time.sleep(600)"))
+    let fixture = EngineFixture::new();
+    let instance = fixture
+        .run(&fixture.python("import time; time.sleep(600)"))
         .await;
     let spec = ShellSpec {
         command: words(&["bash", "--norc"]),
@@ -102,7 +102,11 @@ async fn a_shell_at_a_terminal() {
             rows: 17,
         }),
     };
-    let mut shell = world.engine.open_shell(&instance.id, &spec).await.unwrap();
+    let mut shell = fixture
+        .engine
+        .open_shell(&instance.id, &spec)
+        .await
+        .unwrap();
     shell
         .write_all(b"echo $((6*7))=$TERM; stty size\n")
         .await
@@ -129,22 +133,26 @@ async fn a_shell_at_a_terminal() {
     .await;
     control.resize(1, 1).await.unwrap();
     drop(shell);
-    world.clean().await;
+    fixture.clean().await;
 }
 
 /// Without a terminal: streams apart, bytes as they are, and an end of standard input.
 #[tokio::test]
 async fn a_command_between_pipes() {
-    let world = World::new();
-    let instance = world
-        .run(&world.python("import time; time.sleep(600)"))
+    let fixture = EngineFixture::new();
+    let instance = fixture
+        .run(&fixture.python("import time; time.sleep(600)"))
         .await;
     let open = async |line: &str| {
         let spec = ShellSpec {
             command: words(&["sh", "-c", line]),
             terminal: None,
         };
-        world.engine.open_shell(&instance.id, &spec).await.unwrap()
+        fixture
+            .engine
+            .open_shell(&instance.id, &spec)
+            .await
+            .unwrap()
     };
     let shell = open("cat; echo err >&2; exit 5").await;
     let control = shell.control();
@@ -184,20 +192,20 @@ async fn a_command_between_pipes() {
     }
     // Who leaves ends it with everything that it has started.
     let shell = open("sleep 4712; echo").await;
-    eventually("it runs", || runs(&world.engine, &instance.id, "4712")).await;
+    eventually("it runs", || runs(&fixture.engine, &instance.id, "4712")).await;
     drop(shell);
     eventually("it is gone", || async {
-        !runs(&world.engine, &instance.id, "4712").await
+        !runs(&fixture.engine, &instance.id, "4712").await
     })
     .await;
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn a_shell_that_is_left_is_hung_up() {
-    let world = World::new();
-    let instance = world
-        .run(&world.python("import time; time.sleep(600)"))
+    let fixture = EngineFixture::new();
+    let instance = fixture
+        .run(&fixture.python("import time; time.sleep(600)"))
         .await;
     let spec = ShellSpec {
         command: words(&["bash", "--norc"]),
@@ -206,28 +214,32 @@ async fn a_shell_that_is_left_is_hung_up() {
             rows: 24,
         }),
     };
-    let mut shell = world.engine.open_shell(&instance.id, &spec).await.unwrap();
+    let mut shell = fixture
+        .engine
+        .open_shell(&instance.id, &spec)
+        .await
+        .unwrap();
     shell
         .write_all(b"echo be''gun; sleep 4711\n")
         .await
         .unwrap();
     read_until(&mut shell, "begun").await;
-    eventually("it runs", || runs(&world.engine, &instance.id, "4711")).await;
+    eventually("it runs", || runs(&fixture.engine, &instance.id, "4711")).await;
     drop(shell);
     for word in ["4711", "--norc"] {
         eventually("it is gone", || async {
-            !runs(&world.engine, &instance.id, word).await
+            !runs(&fixture.engine, &instance.id, word).await
         })
         .await;
     }
-    world.clean().await;
+    fixture.clean().await;
 }
 
 #[tokio::test]
 async fn no_shell_in_what_does_not_run() {
-    let world = World::new();
-    let instance = world.run(&world.spec(&["true"])).await;
-    world.engine.wait_for_exit(&instance.id).await.unwrap();
+    let fixture = EngineFixture::new();
+    let instance = fixture.run(&fixture.spec(&["true"])).await;
+    fixture.engine.wait_for_exit(&instance.id).await.unwrap();
     let spec = ShellSpec {
         command: words(&["sh"]),
         terminal: Some(TerminalSize {
@@ -235,12 +247,12 @@ async fn no_shell_in_what_does_not_run() {
             rows: 24,
         }),
     };
-    let error = world
+    let error = fixture
         .engine
         .open_shell(&instance.id, &spec)
         .await
         .err()
         .unwrap();
     assert!(error.is_conflict(), "{error}");
-    world.clean().await;
+    fixture.clean().await;
 }

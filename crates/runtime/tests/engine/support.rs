@@ -17,14 +17,14 @@ pub(crate) const MIB: u64 = 1 << 20;
 const BASE: &str = "estrade-test/base:2";
 
 /// An installation of its own.
-pub(crate) struct World {
+pub(crate) struct EngineFixture {
     pub(crate) engine: Engine,
     pub(crate) owner: OwnerId,
     pub(crate) project: ProjectId,
     pub(crate) release: ReleaseId,
 }
 
-impl World {
+impl EngineFixture {
     /// Fails when there is no engine: a test that was not run has not passed.
     pub(crate) fn new() -> Self {
         Self::on(&socket())

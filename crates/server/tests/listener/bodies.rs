@@ -3,16 +3,16 @@
 use crate::support::Server;
 
 #[track_caller]
-fn assert_error(answer: &str, status: u16, code: &str, message: &str) {
+fn assert_error(response: &str, status: u16, code: &str, message: &str) {
     assert!(
-        answer.starts_with(&format!("HTTP/1.1 {status}")),
-        "{answer}"
+        response.starts_with(&format!("HTTP/1.1 {status}")),
+        "{response}"
     );
     assert!(
-        answer.contains(&format!(r#""data":{{"code":"{code}"}}"#)),
-        "{answer}"
+        response.contains(&format!(r#""data":{{"code":"{code}"}}"#)),
+        "{response}"
     );
-    assert!(answer.contains(message), "{answer}");
+    assert!(response.contains(message), "{response}");
 }
 
 #[tokio::test]
@@ -29,10 +29,10 @@ async fn a_good_body_is_read() {
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_a_408() {
     let server = Server::start().await;
-    let answer = server
+    let response = server
         .send("POST /impatient HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{\"name\":")
         .await;
-    assert_error(&answer, 408, "request_timeout", "did not arrive in time");
+    assert_error(&response, 408, "request_timeout", "did not arrive in time");
 }
 
 #[tokio::test]
@@ -59,10 +59,10 @@ async fn a_body_over_the_limit_is_a_413_that_the_client_gets_to_read() {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_body_was_read_reaches_the_client() {
+async fn a_response_before_the_body_was_read_reaches_the_client() {
     let server = Server::start().await;
-    let answer = server.post("/unread", vec![b' '; 3 << 20]).await;
-    assert!(answer.ends_with("not interested"), "{answer}");
+    let response = server.post("/unread", vec![b' '; 3 << 20]).await;
+    assert!(response.ends_with("not interested"), "{response}");
 }
 
 #[tokio::test]
@@ -74,8 +74,8 @@ async fn another_content_type_is_a_415() {
              content-type: text/plain\r\ncontent-length: 12\r\n\r\n{{\"name\":\"a\"}}"
         )
     };
-    let answer = server.send(request("/things")).await;
-    assert_error(&answer, 415, "unsupported_media_type", "application/json");
+    let response = server.send(request("/things")).await;
+    assert_error(&response, 415, "unsupported_media_type", "application/json");
     assert!(server.send(request("/impatient")).await.ends_with("a 0"));
 }
 

@@ -14,9 +14,9 @@ async fn a_request_names_exactly_one_host() {
         "GET http://x/things/1 HTTP/1.1\r\n\r\n",
         "GET /things/1 HTTP/1.0\r\nhost: x\r\nhost: x\r\n\r\n",
     ] {
-        let answer = server.send(bad).await;
-        assert!(answer.contains(" 400 Bad Request"), "{bad:?}: {answer}");
-        assert!(answer.contains("host_invalid"), "{answer}");
+        let response = server.send(bad).await;
+        assert!(response.contains(" 400 Bad Request"), "{bad:?}: {response}");
+        assert!(response.contains("host_invalid"), "{response}");
     }
     let old = server.send("GET /things/1 HTTP/1.0\r\n\r\n").await;
     assert!(old.ends_with("thing"), "{old}");
@@ -33,19 +33,23 @@ async fn a_line_that_ends_with_a_bare_lf_is_refused() {
             "GET /things/1 HTTP/1.1\r\nhost: x\n\r\n",
             "GET /things/1 HTTP/1.1\r\nhost: x\r\n\n",
         ] {
-            let answer = server.send(format!("{before}{bad}{GET}")).await;
-            let answers: Vec<_> = answer.matches("HTTP/1.1 ").collect();
+            let response = server.send(format!("{before}{bad}{GET}")).await;
+            let answers: Vec<_> = response.matches("HTTP/1.1 ").collect();
             assert_eq!(
                 answers.len(),
                 1 + usize::from(!before.is_empty()),
-                "{answer}"
+                "{response}"
             );
-            assert_eq!(answer.matches(" 400 Bad Request").count(), 1, "{answer}");
-            let good = answer.matches(" 200 OK").count();
+            assert_eq!(
+                response.matches(" 400 Bad Request").count(),
+                1,
+                "{response}"
+            );
+            let good = response.matches(" 200 OK").count();
             assert_eq!(
                 good,
                 usize::from(!before.is_empty()),
-                "{before:?}: {answer}"
+                "{before:?}: {response}"
             );
         }
     }
@@ -66,8 +70,8 @@ async fn a_listener_answers_to_the_hosts_that_it_was_told() {
         "[::1]:3000",
         "Cloud.Test:443",
     ] {
-        let answer = server.send(request(allowed)).await;
-        assert!(answer.ends_with("thing"), "{allowed}: {answer}");
+        let response = server.send(request(allowed)).await;
+        assert!(response.ends_with("thing"), "{allowed}: {response}");
     }
     let rebound = server.send(request("evil.test:3000")).await;
     assert!(rebound.contains(" 421 Misdirected Request"), "{rebound}");

@@ -3,8 +3,8 @@
 use crate::support::Server;
 
 #[track_caller]
-fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
-    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+fn header<'a>(response: &'a str, name: &str) -> Option<&'a str> {
+    let (head, _) = response.split_once("\r\n\r\n").unwrap();
     head.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
@@ -12,11 +12,11 @@ fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
 #[tokio::test]
 async fn a_panic_is_a_500_and_the_server_goes_on() {
     let server = Server::start().await;
-    let answer = server.get("/panic").await;
-    assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
+    let response = server.get("/panic").await;
+    assert!(response.starts_with("HTTP/1.1 500"), "{response}");
     assert!(
-        answer.contains(r#""data":{"code":"internal"}"#) && !answer.contains("mistake"),
-        "{answer}"
+        response.contains(r#""data":{"code":"internal"}"#) && !response.contains("mistake"),
+        "{response}"
     );
     assert!(server.get("/things/1").await.ends_with("thing"));
 }
@@ -24,37 +24,37 @@ async fn a_panic_is_a_500_and_the_server_goes_on() {
 #[tokio::test]
 async fn unknown_paths_and_methods_have_the_shape_of_the_api() {
     let server = Server::start().await;
-    let answer = server.get("/nowhere").await;
+    let response = server.get("/nowhere").await;
     assert!(
-        answer.starts_with("HTTP/1.1 404") && answer.contains(r#""data":{"code":"not_found"}"#),
-        "{answer}"
+        response.starts_with("HTTP/1.1 404") && response.contains(r#""data":{"code":"not_found"}"#),
+        "{response}"
     );
-    let answer = server.post("/things/1", "{}").await;
-    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    let response = server.post("/things/1", "{}").await;
+    assert!(response.starts_with("HTTP/1.1 405"), "{response}");
     assert!(
-        answer.contains(r#""data":{"code":"method_not_allowed"}"#),
-        "{answer}"
+        response.contains(r#""data":{"code":"method_not_allowed"}"#),
+        "{response}"
     );
-    assert_eq!(header(&answer, "allow"), Some("GET,HEAD,DELETE"));
+    assert_eq!(header(&response, "allow"), Some("GET,HEAD,DELETE"));
 }
 
 #[tokio::test]
-async fn every_answer_has_an_id_and_careful_headers() {
+async fn every_response_has_an_id_and_careful_headers() {
     let server = Server::start().await;
     for path in ["/things/1", "/things/1/", "/nowhere", "/panic"] {
-        let answer = server.get(path).await;
+        let response = server.get(path).await;
         assert_eq!(
-            header(&answer, "x-request-id").unwrap().len(),
+            header(&response, "x-request-id").unwrap().len(),
             24,
-            "{answer}"
+            "{response}"
         );
-        assert_eq!(header(&answer, "x-content-type-options"), Some("nosniff"));
-        assert_eq!(header(&answer, "cache-control"), Some("no-store"));
+        assert_eq!(header(&response, "x-content-type-options"), Some("nosniff"));
+        assert_eq!(header(&response, "cache-control"), Some("no-store"));
     }
-    let answer = server
+    let response = server
         .send("GET /things/1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: build-7.a\r\n\r\n")
         .await;
-    assert_eq!(header(&answer, "x-request-id"), Some("build-7.a"));
+    assert_eq!(header(&response, "x-request-id"), Some("build-7.a"));
 }
 
 #[tokio::test]
@@ -64,12 +64,12 @@ async fn answers_are_compressed_only_for_who_asks() {
         header(&server.get("/large").await, "content-length"),
         Some("6000")
     );
-    let answer = server
+    let response = server
         .send(
             "GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept-encoding: gzip\r\n\r\n",
         )
         .await;
-    assert_eq!(header(&answer, "content-encoding"), Some("gzip"));
+    assert_eq!(header(&response, "content-encoding"), Some("gzip"));
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Far above what an answer takes: a limit for one that never comes.
+/// Far above what a response takes: a limit for one that never comes.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A listener that is being served.
@@ -35,7 +35,7 @@ pub(crate) struct Server {
     pub(crate) held: Arc<Held>,
 }
 
-/// A request to `/held`: it says when it has come, and its answer waits for a word.
+/// A request to `/held`: it says when it has come, and its response waits for a word.
 #[derive(Default)]
 pub(crate) struct Held {
     pub(crate) arrived: Notify,
@@ -89,7 +89,7 @@ impl Server {
         Client(socket.connect(self.address).await.unwrap())
     }
 
-    /// One request on its own connection; the whole answer as text.
+    /// One request on its own connection; the whole response as text.
     pub(crate) async fn send(&self, request: impl AsRef<[u8]>) -> String {
         let mut client = self.connect().await;
         client.write(request).await;
@@ -133,7 +133,7 @@ impl Client {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// One answer that ends with this text.
+    /// One response that ends with this text.
     pub(crate) async fn read_until(&mut self, end: &str) -> String {
         let mut bytes = Vec::new();
         while !String::from_utf8_lossy(&bytes).ends_with(end) {

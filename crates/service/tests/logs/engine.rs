@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 const MIB: u64 = 1 << 20;
 
 /// A project whose instances write.
-pub(crate) struct World {
+pub(crate) struct LogFixture {
     pub(crate) core: Arc<Core>,
     pub(crate) logs: Arc<ContainerLogs>,
     pub(crate) ada: Scope,
     pub(crate) project: ProjectId,
 }
 
-impl World {
+impl LogFixture {
     /// Fails when there is no engine: a test that was not run has not passed.
     pub(crate) async fn new(at: &Installation) -> Self {
         let socket = std::env::var("ESTRADE_TEST_DOCKER").expect(
@@ -147,8 +147,8 @@ pub(crate) struct RunningKeeper {
 }
 
 impl RunningKeeper {
-    pub(crate) fn start(world: &World) -> Self {
-        let keeper = LogCollector::new(&world.core, &world.logs);
+    pub(crate) fn start(fixture: &LogFixture) -> Self {
+        let keeper = LogCollector::new(&fixture.core, &fixture.logs);
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
         task.spawn(Arc::clone(&keeper).run(stop.clone()));

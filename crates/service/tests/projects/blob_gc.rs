@@ -453,7 +453,7 @@ async fn a_transaction_older_than_the_mark_unmarks_too() {
         .transact(move |tx| {
             let (db, count) = (db.clone(), Arc::clone(&count));
             Box::pin(async move {
-                // From here on the transaction sees the world as it is now.
+                // From here on the transaction sees the fixture as it is now.
                 tx.query("SELECT 1 FROM projects")
                     .fetch_all::<i64>()
                     .await?;

@@ -15,7 +15,7 @@ on_both_backends! {
     a_follower_hears_of_everything_once
 }
 
-fn told(events: &[Event]) -> Vec<String> {
+fn described(events: &[Event]) -> Vec<String> {
     events
         .iter()
         .map(|it| format!("{} {}", it.tag.as_deref().unwrap_or(&it.action), it.status))
@@ -37,7 +37,7 @@ async fn events_tell_the_way_of_a_release(at: &Installation) {
     worker.stop().await;
     let events = events_after(core, &ada, "shop", None, 10).await.unwrap();
     assert_eq!(
-        told(&events),
+        described(&events),
         ["v1 PENDING", "v1 BUILDING", "v1 DEPLOYING", "v1 READY"]
     );
     assert!(
@@ -48,11 +48,11 @@ async fn events_tell_the_way_of_a_release(at: &Installation) {
     let rest = events_after(core, &ada, "shop", Some(events[1].id), 10)
         .await
         .unwrap();
-    assert_eq!(told(&rest), ["v1 DEPLOYING", "v1 READY"]);
+    assert_eq!(described(&rest), ["v1 DEPLOYING", "v1 READY"]);
     let page = list_events(core, &ada, "shop", Some(events[3].id), 2, 1)
         .await
         .unwrap();
-    assert_eq!(told(&page), ["v1 BUILDING", "v1 PENDING"]);
+    assert_eq!(described(&page), ["v1 BUILDING", "v1 PENDING"]);
 }
 
 async fn ids_rise_in_the_order_of_commits(at: &Installation) {
@@ -79,19 +79,22 @@ async fn a_follower_hears_of_everything_once(at: &Installation) {
     create(core, &ada, "shop").await;
     scale_project(core, &ada, "shop", 2).await.unwrap();
     let mut follower = follow_events(core, &ada, "shop", None).await.unwrap();
-    assert_eq!(told(&follower.next_events().await.unwrap()), ["scale 2"]);
+    assert_eq!(
+        described(&follower.next_events().await.unwrap()),
+        ["scale 2"]
+    );
     // Waiting that is given up loses nothing.
     let nothing = tokio::time::timeout(Duration::from_millis(50), follower.next_events()).await;
     assert!(nothing.is_err());
     let mut waiting = JoinSet::new();
     waiting.spawn(async move {
-        let heard = told(&follower.next_events().await.unwrap());
-        (heard, follower)
+        let received = described(&follower.next_events().await.unwrap());
+        (received, follower)
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
     scale_project(core, &ada, "shop", 3).await.unwrap();
-    let (heard, mut follower) = waiting.join_next().await.unwrap().unwrap();
-    assert_eq!(heard, ["scale 3"]);
+    let (received, mut follower) = waiting.join_next().await.unwrap().unwrap();
+    assert_eq!(received, ["scale 3"]);
     delete_project(core, &ada, "shop", None).await.unwrap();
     assert_eq!(code(follower.next_events().await), "not_found");
 }

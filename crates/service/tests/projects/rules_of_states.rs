@@ -59,14 +59,14 @@ fn any_act() -> impl Strategy<Value = Act> {
 }
 
 /// One project and everything that happens to it.
-struct World<'w> {
+struct ProjectFixture<'w> {
     at: &'w Installation,
     ada: &'w Scope,
     project: String,
     claims: Vec<Claim>,
 }
 
-impl World<'_> {
+impl ProjectFixture<'_> {
     async fn releases(&self) -> Vec<Release> {
         list_releases(&self.at.core, self.ada, &self.project, None, 1000, 0)
             .await
@@ -210,17 +210,17 @@ fn check_any_sequence(installation: impl Future<Output = Installation>) {
         runtime.block_on(async {
             let project = format!("site-{counter}");
             create(&at.core, &ada, &project).await;
-            let mut world = World {
+            let mut fixture = ProjectFixture {
                 at: &at,
                 ada: &ada,
                 project,
                 claims: Vec::new(),
             };
             for act in acts {
-                world.act(act).await;
-                world.check_order().await;
+                fixture.act(act).await;
+                fixture.check_order().await;
             }
-            world.check_end().await;
+            fixture.check_end().await;
         });
         Ok(())
     });

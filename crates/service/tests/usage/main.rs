@@ -6,8 +6,8 @@
 mod support;
 
 mod budgets;
+mod in_flight;
 mod ledger;
 mod node;
 mod reading;
 mod totals;
-mod under_way;

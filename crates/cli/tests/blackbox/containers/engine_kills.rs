@@ -2,8 +2,8 @@
 
 use super::own_engine::OwnEngine;
 use super::{
-    Driver, check_converged, check_nothing_left, delete_all, docker_of, home_on, image, repeats,
-    start, visit,
+    Driver, check_converged, check_nothing_left, delete_all, docker_of, fetch, home_on, image,
+    repeats, start,
 };
 use crate::support::{random, text};
 use estrade_testkit::free_port;
@@ -47,7 +47,7 @@ async fn what_shall_run_runs_after_a_kill_of_the_engine() {
         engine.kill();
         // What needs no engine goes on as if nothing had happened.
         assert_eq!(
-            visit(&server, edge, "site").await,
+            fetch(&server, edge, "site").await,
             (200, "a page".to_owned())
         );
         tokio::time::sleep(Duration::from_millis(random() % 3000)).await;

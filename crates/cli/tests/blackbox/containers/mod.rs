@@ -207,7 +207,7 @@ async fn difference(server: &Server, edge: u16, docker: &Docker) -> Option<Strin
         return Some(format!("an image of nobody: {orphan}"));
     }
     for (name, scale, version) in live {
-        let (status, page) = visit(server, edge, &name).await;
+        let (status, page) = fetch(server, edge, &name).await;
         let expected = if scale == 0 { 503 } else { 200 };
         if status != expected || scale > 0 && page.trim() != version {
             return Some(format!(
@@ -229,7 +229,7 @@ fn version_of(releases: &[Value], current: &str) -> String {
     version.unwrap_or_default()
 }
 
-async fn visit(server: &Server, edge: u16, project: &str) -> (u16, String) {
+async fn fetch(server: &Server, edge: u16, project: &str) -> (u16, String) {
     let request = server.client.get(format!("http://127.0.0.1:{edge}/"));
     let host = format!("{project}.localhost");
     match request.header("host", host).send().await {

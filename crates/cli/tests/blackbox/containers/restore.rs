@@ -1,6 +1,6 @@
 //! A backup that is restored onto an engine that has nothing of it.
 
-use super::{delete_all, docker_of, home_on, start, visit};
+use super::{delete_all, docker_of, fetch, home_on, start};
 use crate::support::text;
 use estrade_testkit::{Docker, eventually_or, free_port};
 use reqwest::Method;
@@ -29,7 +29,7 @@ async fn a_restored_server_builds_again_what_its_engine_does_not_have() {
     let release = text(&made.assert(201).json()["releaseID"]);
     eventually_or(
         || format!("{release} is served\n{}", server.log()),
-        || async { visit(&server, edge, "shop").await.0 == 200 },
+        || async { fetch(&server, edge, "shop").await.0 == 200 },
     )
     .await;
     server.stop();
@@ -49,10 +49,10 @@ async fn a_restored_server_builds_again_what_its_engine_does_not_have() {
     let began = Instant::now();
     eventually_or(
         || format!("it is served again\n{}", server.log()),
-        || async { visit(&server, edge, "shop").await.0 == 200 },
+        || async { fetch(&server, edge, "shop").await.0 == 200 },
     )
     .await;
-    let (_, page) = visit(&server, edge, "shop").await;
+    let (_, page) = fetch(&server, edge, "shop").await;
     assert_eq!(page.trim(), "built");
     eprintln!("served again {:?} after the start", began.elapsed());
     let path = "/v1/projects/shop/releases";

@@ -1,6 +1,8 @@
 //! A budget for so many calls, many more clients, and a server that is killed among them.
 
-use super::{Backend, InferenceClient, MODEL, World, chat, chat_response, nanos, status};
+use super::{
+    Backend, InferenceClient, InferenceFixture, MODEL, chat, chat_response, nanos, status,
+};
 use crate::support::{Server, TIMEOUT, random};
 use estrade_mock_upstream::{Action, MockUpstream, json};
 use estrade_testkit::eventually_or;
@@ -46,8 +48,8 @@ async fn survives_a_crash(backend: Backend) {
         acts
     })
     .await;
-    let world = World::new(backend, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(backend, &upstream, "").await;
+    let server = fixture.start();
     let budget =
         serde_json::json!({"budget": {"amount": "0.4", "period": "total"}, "models": [MODEL]});
     let client = InferenceClient::new(&server, "poor", budget).await;
@@ -69,7 +71,7 @@ async fn survives_a_crash(backend: Backend) {
     );
 
     // What the dead server had leased counts as spent until its deadline.
-    let server = world.start();
+    let server = fixture.start();
     let client = client.at(&server);
     let second = storm(&client).join_all().await;
     assert!(upstream.count() <= MAX_CALLS, "{}", upstream.count());
@@ -106,23 +108,23 @@ async fn survives_a_crash(backend: Backend) {
     assert!(came_through <= upstream.count(), "{came_through}");
     assert_eq!(client.activity(&server).await, sum(&client, &server).await);
     assert_eq!(
-        server.stop_and_look(&world).await,
+        server.stop_and_look(&fixture).await,
         CALL_COST * i64::try_from(MAX_CALLS).unwrap()
     );
-    let server = world.start();
+    let server = fixture.start();
     assert_eq!(
         status(&client.at(&server).call(&chat(r#","max_tokens":1"#)).await),
         402
     );
     assert!(upstream.count() <= MAX_CALLS);
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 impl Server {
     /// Stops; what the budgets say then. Nothing is out any more.
-    async fn stop_and_look(self, world: &World) -> i64 {
+    async fn stop_and_look(self, fixture: &InferenceFixture) -> i64 {
         self.stop();
-        let (spent, slices) = world.spent().await;
+        let (spent, slices) = fixture.spent().await;
         assert_eq!(slices, 0, "slices were not given back");
         spent
     }

@@ -1,6 +1,6 @@
 //! Streams that are cut anywhere, by the client and by the upstream.
 
-use super::{Backend, InferenceClient, World, chat, nanos, resident, status, times};
+use super::{Backend, InferenceClient, InferenceFixture, chat, nanos, resident, status, times};
 use crate::support::{Server, random};
 use estrade_mock_upstream::{Action, MockUpstream, event, send, stream_head, usage_event};
 use std::collections::HashSet;
@@ -87,8 +87,8 @@ async fn cut_by_callers(backend: Backend) {
         ]
     })
     .await;
-    let world = World::new(backend, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(backend, &upstream, "").await;
+    let server = fixture.start();
     let client = Arc::new(InferenceClient::new(&server, "cutter", serde_json::json!({})).await);
     let count = times(1000);
     let mut memory = Vec::new();
@@ -110,7 +110,7 @@ async fn cut_by_callers(backend: Backend) {
     }
     eprintln!("resident after each round: {memory:?}");
     assert!(memory[1] < memory[0] + MAX_GROWTH, "{memory:?}");
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 async fn cut_by_the_upstream(backend: Backend) {
@@ -127,8 +127,8 @@ async fn cut_by_the_upstream(backend: Backend) {
         ]
     })
     .await;
-    let world = World::new(backend, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(backend, &upstream, "").await;
+    let server = fixture.start();
     let client = Arc::new(InferenceClient::new(&server, "cut", serde_json::json!({})).await);
     let count = times(1000);
     let mut memory = Vec::new();
@@ -163,7 +163,7 @@ async fn cut_by_the_upstream(backend: Backend) {
     let partial = rows.iter().filter(|row| row["partial"] == true).count();
     let failed = rows.iter().filter(|row| row["status"] == 502).count();
     assert!(partial + failed > rows.len() / 2, "{partial} {failed}");
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,8 @@
 //! What is on record when a server is killed.
 
-use super::{Backend, InferenceClient, World, chat, chat_response, header, status, times};
+use super::{
+    Backend, InferenceClient, InferenceFixture, chat, chat_response, header, status, times,
+};
 use estrade_mock_upstream::{MockUpstream, done, event, json, stream_head, usage_event};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -61,8 +63,8 @@ fn call_on(client: &InferenceClient) -> (JoinSet<()>, Arc<Answered>) {
 /// in most rounds, and never more than [`STANDSTILL`].
 async fn keeps_what_it_answered(backend: Backend, settings: &str, window: Duration) {
     let upstream = upstream().await;
-    let world = World::new(backend, &upstream, settings).await;
-    let mut server = world.start();
+    let fixture = InferenceFixture::new(backend, &upstream, settings).await;
+    let mut server = fixture.start();
     let client = InferenceClient::new(&server, "client", serde_json::json!({})).await;
     let (mut kept, mut young, mut late) = (0, 0, 0);
     let rounds = times(30);
@@ -72,7 +74,7 @@ async fn keeps_what_it_answered(backend: Backend, settings: &str, window: Durati
         let killed = Instant::now();
         server.kill();
         clients.join_all().await;
-        server = world.start();
+        server = fixture.start();
         let rows = client.logs(&server).await;
         let ids: HashSet<_> = rows
             .iter()
@@ -97,7 +99,7 @@ async fn keeps_what_it_answered(backend: Backend, settings: &str, window: Durati
     );
     assert!(late * 3 <= rounds, "{late} of {rounds} rounds");
     assert!(kept > 0);
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

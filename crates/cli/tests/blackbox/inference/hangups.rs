@@ -1,7 +1,7 @@
 //! Clients that hang up on an upstream that bills all that it generates: the ledger has it, and the budget
 //! is not overspent, also when the server is killed meanwhile.
 
-use super::{Backend, InferenceClient, MODEL, World, chat, nanos, status};
+use super::{Backend, InferenceClient, InferenceFixture, MODEL, chat, nanos, status};
 use crate::support::TIMEOUT;
 use estrade_mock_upstream::{
     Action, MockUpstream, event, json as response, send, stream_head, usage_event,
@@ -76,8 +76,8 @@ async fn hang_up(client: &InferenceClient) {
 async fn bills_what_nobody_reads(backend: Backend, kill: bool) {
     let billed = Arc::new(AtomicI64::new(0));
     let upstream = upstream(Arc::clone(&billed)).await;
-    let world = World::new(backend, &upstream, "").await;
-    let mut server = world.start();
+    let fixture = InferenceFixture::new(backend, &upstream, "").await;
+    let mut server = fixture.start();
     let limits = json!({"budget": {"amount": "10.00", "period": "total"}, "models": [MODEL]});
     let mut client = InferenceClient::new(&server, "poor", limits).await;
     let started = Instant::now();
@@ -89,7 +89,7 @@ async fn bills_what_nobody_reads(backend: Backend, kill: bool) {
         rounds += 1;
         if kill && rounds == 1 {
             server.kill();
-            server = world.start();
+            server = fixture.start();
             client = client.at(&server);
         }
         let spent: i64 = client
@@ -130,7 +130,7 @@ async fn bills_what_nobody_reads(backend: Backend, kill: bool) {
     for row in paid {
         assert_eq!(row["provider"], "acme", "{row}");
     }
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,8 @@
 //! Clients and upstreams that mean no good: a clear response, bounded memory, no secret.
 
 use super::{
-    Backend, InferenceClient, SECRET, World, chat, chat_response, header, resident, status, times,
+    Backend, InferenceClient, InferenceFixture, SECRET, chat, chat_response, header, resident,
+    status, times,
 };
 use crate::support::Server;
 use estrade_mock_upstream::{
@@ -68,8 +69,8 @@ async fn peak<T>(server: &Server, work: impl Future<Output = T>) -> (T, u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_beyond_the_limit_are_refused_without_being_kept() {
     let upstream = upstream(|_| None).await;
-    let world = World::new(Backend::Sqlite, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(Backend::Sqlite, &upstream, "").await;
+    let server = fixture.start();
     let client = InferenceClient::new(&server, "large", serde_json::json!({})).await;
     assert_eq!(status(&client.call(&chat("")).await), 200);
     let before = resident(&server);
@@ -130,14 +131,14 @@ async fn bodies_beyond_the_limit_are_refused_without_being_kept() {
     }
     eprintln!("{} after {:?}", resident(&server), began.elapsed());
     assert_well(&server, &client, before, 48 * MIB).await;
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_make_no_sense_are_told_so() {
     let upstream = upstream(|_| None).await;
-    let world = World::new(Backend::Sqlite, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(Backend::Sqlite, &upstream, "").await;
+    let server = fixture.start();
     let client = InferenceClient::new(&server, "strange", serde_json::json!({})).await;
     let before = resident(&server);
     let deep = |open: &str, close: &str| {
@@ -189,7 +190,7 @@ async fn requests_that_make_no_sense_are_told_so() {
     let sent = upstream.requests();
     assert!(sent.iter().all(|asked| !asked.head.contains("x-pad")));
     assert_well(&server, &client, before, 24 * MIB).await;
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -202,8 +203,8 @@ async fn slow_callers_hinder_nobody_and_are_given_up() {
         ])
     })
     .await;
-    let world = World::new(Backend::Sqlite, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(Backend::Sqlite, &upstream, "").await;
+    let server = fixture.start();
     let client = InferenceClient::new(&server, "slow", serde_json::json!({})).await;
     assert_eq!(status(&client.call(&chat("")).await), 200);
     let before = resident(&server);
@@ -268,7 +269,7 @@ async fn slow_callers_hinder_nobody_and_are_given_up() {
     // Those whose head was there are told why.
     assert_eq!(told, 100);
     assert_well(&server, &client, before, 32 * MIB).await;
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 fn event_bytes(size: usize) -> Vec<u8> {
@@ -339,8 +340,8 @@ fn bad_response(wish: &str) -> Option<Vec<Action>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upstream_that_answers_badly_is_said_to() {
     let upstream = upstream(bad_response).await;
-    let world = World::new(Backend::Sqlite, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(Backend::Sqlite, &upstream, "").await;
+    let server = fixture.start();
     let client = InferenceClient::new(&server, "badly", serde_json::json!({})).await;
     assert_eq!(status(&client.call(&chat("")).await), 200);
     let before = resident(&server);
@@ -379,7 +380,7 @@ async fn an_upstream_that_answers_badly_is_said_to() {
     }
     assert_closed(&upstream).await;
     assert_well(&server, &client, before, 16 * MIB).await;
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -401,8 +402,8 @@ async fn an_upstream_that_goes_wrong_in_its_answer_is_said_to() {
         Some(acts)
     })
     .await;
-    let world = World::new(Backend::Sqlite, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(Backend::Sqlite, &upstream, "").await;
+    let server = fixture.start();
     let client = InferenceClient::new(&server, "wrong", serde_json::json!({})).await;
     for (wish, code) in [
         ("half", "upstream_error"),
@@ -427,7 +428,7 @@ async fn an_upstream_that_goes_wrong_in_its_answer_is_said_to() {
             .all(|row| row["partial"] == true && row["status"] == 200),
         "{rows:?}"
     );
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -464,8 +465,8 @@ async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
         })
     })
     .await;
-    let world = World::new(Backend::Sqlite, &upstream, "").await;
-    let server = world.start();
+    let fixture = InferenceFixture::new(Backend::Sqlite, &upstream, "").await;
+    let server = fixture.start();
     let client = InferenceClient::new(&server, "flood", serde_json::json!({})).await;
     assert_eq!(status(&client.call(&chat("")).await), 200);
     let before = resident(&server);
@@ -526,5 +527,5 @@ async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
         4,
         "{rows:?}"
     );
-    world.end(server).await;
+    fixture.end(server).await;
 }

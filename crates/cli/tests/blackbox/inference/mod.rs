@@ -5,8 +5,8 @@ mod cuts;
 mod durability;
 mod hangups;
 mod hostile;
+mod in_flight;
 mod outage;
-mod under_way;
 
 use crate::support::{Home, Postgres, Server, serve_args, text};
 use estrade_mock_upstream::MockUpstream;
@@ -35,12 +35,12 @@ enum Backend {
 }
 
 /// An installation with one upstream.
-struct World {
+struct InferenceFixture {
     home: Home,
     database: Option<Postgres>,
 }
 
-impl World {
+impl InferenceFixture {
     async fn new(backend: Backend, upstream: &MockUpstream, more: &str) -> Self {
         let database = match backend {
             Backend::Sqlite => None,

@@ -53,13 +53,13 @@ async fn a_good_key_is_let_in_with_its_headers(app: &TestApp) {
     let spaces = ["/workspaces/0/_id", "/workspaces/1/_id"]
         .map(|at| spaces.pointer(at).unwrap().as_str().unwrap().to_owned());
     for _ in 0..2 {
-        let answer = ada
+        let response = ada
             .get(PATH)
             .bearer(&made.field("/key"))
             .await
             .assert_empty(200);
-        assert_eq!(answer.header("x-key-id"), made.field("/_id"));
-        assert_eq!(answer.header("x-workspaces"), spaces.join(","));
+        assert_eq!(response.header("x-key-id"), made.field("/_id"));
+        assert_eq!(response.header("x-workspaces"), spaces.join(","));
     }
 }
 
@@ -82,9 +82,9 @@ async fn the_workspace_may_be_named(app: &TestApp) {
             .assert_empty(200);
     }
     for bad in ["other", foreign, "MAIN", "", "é"] {
-        let answer = ada.get(PATH).bearer(&key).header("x-workspace", bad).await;
+        let response = ada.get(PATH).bearer(&key).header("x-workspace", bad).await;
         assert_eq!(
-            answer.assert_empty(403).header("x-error-code"),
+            response.assert_empty(403).header("x-error-code"),
             "wrong_workspace"
         );
     }
@@ -107,9 +107,9 @@ async fn what_is_no_key_is_401(app: &TestApp) {
             "a.b.c",
             &key[..key.len() - 5],
         ] {
-            let answer = ada.get(PATH).bearer(token).await.assert_empty(401);
-            assert_eq!(answer.header("www-authenticate"), "Bearer");
-            assert!(!answer.has_header("x-key-id"));
+            let response = ada.get(PATH).bearer(token).await.assert_empty(401);
+            assert_eq!(response.header("www-authenticate"), "Bearer");
+            assert!(!response.has_header("x-key-id"));
         }
         let twice = format!(
             "GET {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\nauthorization: Bearer {key}\r\n\r\n"

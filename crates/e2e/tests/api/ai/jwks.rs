@@ -18,13 +18,13 @@ fn decode(part: &str) -> Vec<u8> {
 async fn the_signature_of_a_key_can_be_checked_offline(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let (id, key) = new_key(&ada, "ci-bot").await;
-    let answer = app
+    let response = app
         .stranger()
         .ai()
         .get("/.well-known/jwks.json")
         .await
         .assert(200);
-    let jwks = answer.json();
+    let jwks = response.json();
     let (signed, signature) = key.rsplit_once('.').unwrap();
     let (header, claims) = signed.split_once('.').unwrap();
     let header: Value = serde_json::from_slice(&decode(header)).unwrap();

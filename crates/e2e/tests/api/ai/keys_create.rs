@@ -101,8 +101,8 @@ async fn no_valid_authentication_is_401(app: &TestApp) {
         if let Some(value) = &header {
             call = call.header("authorization", value);
         }
-        let answer = call.await.refused(401, "unauthenticated");
-        assert_eq!(answer.header("www-authenticate"), "Bearer");
+        let response = call.await.refused(401, "unauthenticated");
+        assert_eq!(response.header("www-authenticate"), "Bearer");
         // The credential is looked at before the body.
         let bad = ada
             .call("POST".parse().unwrap(), PATH)
@@ -161,11 +161,11 @@ async fn names_are_3_to_15_characters(app: &TestApp) {
         (500, 400),
     ] {
         let new = json!({"name": "n".repeat(length), "workspaces": ["main"]});
-        let answer = ada.post(PATH, &new).await;
+        let response = ada.post(PATH, &new).await;
         if status == 201 {
-            answer.assert(201);
+            response.assert(201);
         } else {
-            answer.refused(400, "invalid").naming("name");
+            response.refused(400, "invalid").naming("name");
         }
     }
 }

@@ -31,12 +31,12 @@ async fn the_answer_is_a_message(app: &TestApp) {
         json!({"name": "other"}),
         json!({}),
     ] {
-        let answer = ada
+        let response = ada
             .ai()
             .put(&format!("/v1/keys/{id}"), &update)
             .await
             .assert(200);
-        assert_eq!(answer.json(), json!({"message": "key updated."}));
+        assert_eq!(response.json(), json!({"message": "key updated."}));
     }
 }
 
@@ -190,8 +190,8 @@ async fn a_key_cannot_outlive_its_token(app: &TestApp) {
         json!("2100-01-01T00:00:00.000Z"),
         json!(null),
     ] {
-        let answer = ada.ai().put(&path, &json!({"expiresAt": late})).await;
-        answer
+        let response = ada.ai().put(&path, &json!({"expiresAt": late})).await;
+        response
             .refused(400, "invalid")
             .naming("expiresAt")
             .naming("rotate");

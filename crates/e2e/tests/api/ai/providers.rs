@@ -104,8 +104,8 @@ async fn providers_are_kept_and_their_keys_never_shown(app: &TestApp) {
     );
     let log = admin.get("/v1/audit").await.assert(200);
     assert_eq!(log.json()["entries"][1]["fields"], json!(["apiKey"]));
-    for answer in [&made, &read, &updated, &list, &log] {
-        assert!(!answer.text().contains(SECRET));
+    for response in [&made, &read, &updated, &list, &log] {
+        assert!(!response.text().contains(SECRET));
     }
     admin.delete(&path).await.assert_empty(204);
     admin.get(&path).await.refused(404, "not_found");

@@ -17,10 +17,10 @@ async fn the_old_secret_stops_at_once(app: &TestApp) {
     let (id, old) = new_key(&ada, "ci-bot").await;
     authorize(&ada, &old).await.assert_empty(200);
     let path = format!("/v1/keys/{id}/rotate");
-    let answer = ada.ai().post_empty(&path).await.assert(200);
-    assert_eq!(fields(&answer.json()), ["_id", "key"]);
-    assert_eq!(answer.field("/_id"), id);
-    let new = answer.field("/key");
+    let response = ada.ai().post_empty(&path).await.assert(200);
+    assert_eq!(fields(&response.json()), ["_id", "key"]);
+    assert_eq!(response.field("/_id"), id);
+    let new = response.field("/key");
     assert_ne!(new, old);
     authorize(&ada, &new).await.assert_empty(200);
     let refused = authorize(&ada, &old).await.assert_empty(401);
@@ -100,7 +100,7 @@ async fn grace_is_0_to_30_days(app: &TestApp) {
         json!(null),
         json!([]),
     ] {
-        let answer = ada.ai().post(&path, &json!({"grace": bad})).await;
-        answer.refused(400, "invalid").naming("grace");
+        let response = ada.ai().post(&path, &json!({"grace": bad})).await;
+        response.refused(400, "invalid").naming("grace");
     }
 }

@@ -193,8 +193,8 @@ async fn old_calls_are_found_however_many_there_are(app: &TestApp) {
     made.sort_unstable();
     made.reverse();
     let log = async |query: &str| {
-        let answer = ada.get(&format!("{path}/logs{query}")).await;
-        answer.assert(200).json()
+        let response = ada.get(&format!("{path}/logs{query}")).await;
+        response.assert(200).json()
     };
     let first = log("?count=100").await;
     assert_eq!(

@@ -24,12 +24,12 @@ async fn a_good_key_is_valid(app: &TestApp) {
         json!({"key": key, "workspace": space}),
         json!({"key": key, "workspace": null}),
     ] {
-        let answer = ada.ai().post(PATH, &ask).await.assert(200).json();
-        assert_eq!(fields(&answer), ["keyID", "name", "valid", "workspaces"]);
-        assert_eq!(answer["valid"], true);
-        assert_eq!(answer["keyID"], id.as_str());
-        assert_eq!(answer["name"], "ci-bot");
-        assert_eq!(answer["workspaces"], read["workspaces"]);
+        let response = ada.ai().post(PATH, &ask).await.assert(200).json();
+        assert_eq!(fields(&response), ["keyID", "name", "valid", "workspaces"]);
+        assert_eq!(response["valid"], true);
+        assert_eq!(response["keyID"], id.as_str());
+        assert_eq!(response["name"], "ci-bot");
+        assert_eq!(response["workspaces"], read["workspaces"]);
     }
     for bad in [
         json!({}),
@@ -50,9 +50,9 @@ async fn a_key_that_is_not_let_in_has_a_code(app: &TestApp) {
         made.field("/key"),
     );
     let code = async |ask: Value| {
-        let answer = ada.ai().post(PATH, &ask).await.assert(200).json();
-        assert_eq!(answer["valid"], false, "{answer}");
-        answer["code"].as_str().unwrap().to_owned()
+        let response = ada.ai().post(PATH, &ask).await.assert(200).json();
+        assert_eq!(response["valid"], false, "{response}");
+        response["code"].as_str().unwrap().to_owned()
     };
     assert_eq!(
         code(json!({"key": key, "workspace": "other"})).await,
@@ -98,12 +98,12 @@ async fn keys_of_others_are_unknown(app: &TestApp) {
             "a.b.c",
             "é",
         ] {
-            let answer = user
+            let response = user
                 .ai()
                 .post(PATH, &json!({"key": text}))
                 .await
                 .assert(200);
-            assert_eq!(answer.json(), unknown);
+            assert_eq!(response.json(), unknown);
         }
     }
 }

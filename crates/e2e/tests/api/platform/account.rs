@@ -95,17 +95,17 @@ async fn a_login_gives_a_token_for_both_apis(app: &TestApp) {
             .post("/v1/login", &login)
             .header("idempotency-key", "k")
     };
-    let answer = call().await.assert(200);
+    let response = call().await.assert(200);
     assert_eq!(
-        fields(&answer.json()),
+        fields(&response.json()),
         ["api_token", "avatar", "email", "fullname"]
     );
-    assert_eq!(answer.field("/email"), "ada@example.com");
-    assert_eq!(answer.field("/fullname"), "ada of Example");
+    assert_eq!(response.field("/email"), "ada@example.com");
+    assert_eq!(response.field("/fullname"), "ada of Example");
     let again = call().await.assert(200);
     assert!(!again.has_header("idempotency-replayed"));
-    assert_ne!(again.field("/api_token"), answer.field("/api_token"));
-    let user = stranger.with_token(&answer.field("/api_token"));
+    assert_ne!(again.field("/api_token"), response.field("/api_token"));
+    let user = stranger.with_token(&response.field("/api_token"));
     assert_eq!(user.get("/v1/me").await.field("/user/_id"), ada.account);
     user.ai().get("/v1/keys").await.assert(200);
 }
@@ -123,10 +123,10 @@ async fn a_wrong_password_and_an_unknown_account_look_alike(app: &TestApp) {
         ("not an address", "x"),
     ] {
         let login = json!({"email": email, "password": password});
-        let answer = stranger.post("/v1/login", &login).await;
-        let answer = answer.refused(401, "wrong_credentials");
-        assert_eq!(answer.header("www-authenticate"), "Bearer");
-        answers.push(answer.text());
+        let response = stranger.post("/v1/login", &login).await;
+        let response = response.refused(401, "wrong_credentials");
+        assert_eq!(response.header("www-authenticate"), "Bearer");
+        answers.push(response.text());
     }
     answers.dedup();
     assert_eq!(answers.len(), 1, "{answers:?}");
@@ -152,8 +152,8 @@ async fn nobody_learns_who_has_an_account(app: &TestApp) {
         json!({}),
         json!([]),
     ] {
-        let answer = app.stranger().post(path, &body).await.assert(200);
-        assert_eq!(answer.json(), expected);
+        let response = app.stranger().post(path, &body).await.assert(200);
+        assert_eq!(response.json(), expected);
     }
     assert_eq!(
         app.stranger().post_empty(path).await.assert(200).json(),
@@ -178,10 +178,10 @@ async fn guessing_is_limited_per_account(app: &TestApp) {
     }
     // Each further failure doubles the wait.
     for least in [1, 2, 4, 8] {
-        let answer = login("ADA@example.com", "correct horse!")
+        let response = login("ADA@example.com", "correct horse!")
             .await
             .refused(429, "rate_limited");
-        let wait: u64 = answer.header("retry-after").parse().unwrap();
+        let wait: u64 = response.header("retry-after").parse().unwrap();
         assert!((1..=least).contains(&wait), "{wait} of {least}");
         app.core().clock.advance(Duration::from_secs(wait));
         login("ada@example.com", "wrong")
@@ -298,10 +298,10 @@ async fn tokens_end(app: &TestApp) {
         .field("/api_token");
     assert_lifetime(&default, 30 * day);
     for bad in ["2h", "", "30", "30D", "1000y"] {
-        let answer = ada
+        let response = ada
             .post_empty(&format!("/v1/api-token?expiresIn={bad}"))
             .await;
-        answer.refused(400, "invalid").naming("expiresIn");
+        response.refused(400, "invalid").naming("expiresIn");
     }
     let user = app.stranger().with_token(&default);
     user.get("/v1/me").await.assert(200);

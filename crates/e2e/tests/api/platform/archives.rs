@@ -170,8 +170,8 @@ async fn a_source_belongs_to_its_project(app: &TestApp) {
     let source = new_source(&ada, "shop", &tar_gz(&[("a", "1")])).await;
     let told = async |user: &User, project: &str, source: &str| {
         let path = format!("/v2/projects/{project}/releases");
-        let answer = user.post(&path, &json!({ "sourceID": source })).await;
-        answer.refused(400, "source_unknown").text()
+        let response = user.post(&path, &json!({ "sourceID": source })).await;
+        response.refused(400, "source_unknown").text()
     };
     let nothing = told(&eve, "other", "0123456789abcdef01234567").await;
     assert_eq!(told(&eve, "other", &source).await, nothing);
@@ -192,8 +192,8 @@ async fn what_is_no_archive_is_refused_at_once(app: &TestApp) {
     new_project(&ada, "shop").await;
     let before = app.blobs();
     for bad in [&b"plain text"[..], b"", b"PK", b"\x1f", b"Rar!\x1a\x07"] {
-        let answer = upload(&ada, "shop", "file", bad).await;
-        answer.refused(400, "archive_unknown").naming(".tar.gz");
+        let response = upload(&ada, "shop", "file", bad).await;
+        response.refused(400, "archive_unknown").naming(".tar.gz");
     }
     let good = tar_gz(&[("a", "1")]);
     upload(&ada, "shop", "other", &good)

@@ -86,9 +86,9 @@ async fn all_that_is_missing_is_listed_once(app: &TestApp) {
         {"path": "d", "data": "three"}, named("e", "three"),
     ]);
     let before = app.blobs();
-    let answer = ada.post(PATH, &json!({ "files": files })).await;
-    let answer = answer.refused(409, "missing_files").naming("2 of");
-    let data = &answer.json()["data"];
+    let response = ada.post(PATH, &json!({ "files": files })).await;
+    let response = response.refused(409, "missing_files").naming("2 of");
+    let data = &response.json()["data"];
     assert_eq!(fields(data), ["code", "files"]);
     let expected = json!([
         {"path": "a", "digest": Digest::of(b"one")},
@@ -111,12 +111,12 @@ async fn contents_of_others_do_not_exist(app: &TestApp) {
     put_content(&ada, "shop", "sent ahead").await.assert(201);
     let told = async |user: &User, project: &str, content: &str| {
         let path = format!("/v2/projects/{project}/releases");
-        let answer = user
+        let response = user
             .post(&path, &json!({"files": [named("x", content)]}))
             .await;
-        let answer = answer.refused(409, "missing_files");
+        let response = response.refused(409, "missing_files");
         let digest = Digest::of(content.as_bytes()).to_string();
-        answer.text().replace(&digest, "")
+        response.text().replace(&digest, "")
     };
     let nothing = told(&eve, "other", "nobody has this").await;
     for content in [secret, "sent ahead"] {
@@ -126,10 +126,10 @@ async fn contents_of_others_do_not_exist(app: &TestApp) {
         // A wrong size tells no more.
         let digest = Digest::of(content.as_bytes());
         let files = json!([{"path": "x", "digest": digest, "size": 1}]);
-        let answer = eve
+        let response = eve
             .post("/v2/projects/other/releases", &json!({ "files": files }))
             .await;
-        answer.refused(409, "missing_files");
+        response.refused(409, "missing_files");
     }
     // Who has the content may send it, and then has it.
     put_content(&eve, "other", secret).await.assert(201);
@@ -147,8 +147,8 @@ async fn a_wrong_size_is_named(app: &TestApp) {
     let digest = Digest::of(b"<h1>Hello</h1>");
     for size in [0, 13, 15] {
         let files = json!([{"path": "page.html", "digest": digest, "size": size}]);
-        let answer = ada.post(PATH, &json!({ "files": files })).await;
-        answer.refused(400, "invalid").naming("page.html");
+        let response = ada.post(PATH, &json!({ "files": files })).await;
+        response.refused(400, "invalid").naming("page.html");
     }
     for (digest, size) in [
         (json!("AB"), json!(1)),
@@ -159,8 +159,8 @@ async fn a_wrong_size_is_named(app: &TestApp) {
         (json!(digest), Value::Null),
     ] {
         let files = json!([{"path": "page.html", "digest": digest, "size": size}]);
-        let answer = ada.post(PATH, &json!({ "files": files })).await;
-        answer.refused(400, "invalid").naming("files");
+        let response = ada.post(PATH, &json!({ "files": files })).await;
+        response.refused(400, "invalid").naming("files");
     }
 }
 
@@ -176,8 +176,8 @@ async fn digest_and_data_must_agree(app: &TestApp) {
         json!({"path": "a", "size": 4}),
         json!({"path": "a"}),
     ] {
-        let answer = ada.post(PATH, &json!({ "files": [wrong] })).await;
-        answer.refused(400, "invalid").naming("`a`");
+        let response = ada.post(PATH, &json!({ "files": [wrong] })).await;
+        response.refused(400, "invalid").naming("`a`");
     }
 }
 
@@ -185,10 +185,10 @@ async fn a_blob_is_checked_and_kept_once(app: &TestApp) {
     let ada = app.new_account("ada").await;
     new_project(&ada, "shop").await;
     let content = "a content that is easy to find on disk";
-    let answer = put_content(&ada, "shop", content).await.assert(201);
+    let response = put_content(&ada, "shop", content).await.assert(201);
     let digest = Digest::of(content.as_bytes());
     assert_eq!(
-        answer.json(),
+        response.json(),
         json!({"digest": digest, "size": content.len()})
     );
     assert_eq!(app.blobs().holding(content.as_bytes()).len(), 1);
@@ -224,12 +224,12 @@ async fn a_bad_blob_leaves_nothing_behind(app: &TestApp) {
         .refused(404, "not_found");
     assert_eq!(app.blobs(), before);
     let files = json!([{"path": "a", "digest": digest, "size": 18}]);
-    let answer = ada.post(PATH, &json!({ "files": files })).await;
-    answer.refused(409, "missing_files");
+    let response = ada.post(PATH, &json!({ "files": files })).await;
+    response.refused(409, "missing_files");
     // A release's caps count what is only named.
     let files = json!([{"path": "a", "digest": digest, "size": 2001}]);
-    let answer = ada.post(PATH, &json!({ "files": files })).await;
-    answer.refused(413, "too_large");
+    let response = ada.post(PATH, &json!({ "files": files })).await;
+    response.refused(413, "too_large");
 }
 
 async fn a_large_blob_comes_in_pieces(app: &TestApp) {
@@ -260,8 +260,8 @@ async fn a_missing_file_is_no_final_answer(app: &TestApp) {
             .await
     };
     for _ in 0..2 {
-        let answer = send().await.refused(409, "missing_files");
-        assert!(!answer.has_header("idempotency-replayed"));
+        let response = send().await.refused(409, "missing_files");
+        assert!(!response.has_header("idempotency-replayed"));
     }
     put_content(&ada, "shop", "one").await.assert(201);
     let made = send().await.assert(201);
@@ -279,8 +279,8 @@ async fn ten_thousand_files_can_be_missing(app: &TestApp) {
         .collect();
     let body = json!({ "files": files });
     let call = ada.post(PATH, &body).header("idempotency-key", "large");
-    let answer = call.await.refused(409, "missing_files");
-    let missing = answer.json()["data"]["files"].as_array().unwrap().len();
+    let response = call.await.refused(409, "missing_files");
+    let missing = response.json()["data"]["files"].as_array().unwrap().len();
     assert_eq!(missing, 10_000);
 }
 

@@ -348,8 +348,8 @@ async fn names_that_nobody_can_have(app: &TestApp) {
         json!(null),
     ] {
         let new = json!({"name": bad, "project": "shop"});
-        let answer = ada.post("/v1/domains", &new).await;
-        answer.refused(400, "invalid").naming("name");
+        let response = ada.post("/v1/domains", &new).await;
+        response.refused(400, "invalid").naming("name");
     }
     for project in ["nothing", "0123456789abcdef01234567", "?"] {
         let new = json!({"name": "example.com", "project": project});
@@ -444,7 +444,7 @@ async fn a_domain_that_was_changed_is_not_deleted_by_mistake(app: &TestApp) {
     new_project(&ada, "shop").await;
     let domain = add(&ada, "shop", "www.example.com").await;
     let path = path(&domain);
-    let tag = |answer: &estrade_testkit::ApiResponse| answer.header("etag").to_owned();
+    let tag = |response: &estrade_testkit::ApiResponse| response.header("etag").to_owned();
     let old = tag(&ada.get(&path).await.assert(200));
     ada.get(&path)
         .header("if-none-match", &old)

@@ -34,8 +34,8 @@ async fn the_whole_set_is_replaced_and_the_last_duplicate_wins(app: &TestApp) {
     let first = json!({"project": "shop", "variables": [
         {"key": "A", "value": "1"}, {"key": "B", "value": ""}, {"key": "A", "value": "2"},
     ]});
-    let answer = ada.post(PATH, &first).await.assert(201);
-    assert_eq!(fields(&answer.json()), ["message"]);
+    let response = ada.post(PATH, &first).await.assert(201);
+    assert_eq!(fields(&response.json()), ["message"]);
     let read = ada.get("/v1/projects/shop").await.json();
     let mut found = envs(&read);
     found.sort_unstable();
@@ -181,10 +181,10 @@ async fn what_is_no_variable_is_refused_and_changes_nothing(app: &TestApp) {
         json!({"A": "1"}),
         json!(null),
     ] {
-        let answer = ada
+        let response = ada
             .post(PATH, &json!({"project": "shop", "variables": bad}))
             .await;
-        answer.refused(400, "invalid").naming("variables");
+        response.refused(400, "invalid").naming("variables");
     }
     ada.post(PATH, &json!({"project": "shop"}))
         .await
@@ -194,10 +194,10 @@ async fn what_is_no_variable_is_refused_and_changes_nothing(app: &TestApp) {
         .await
         .refused(400, "invalid")
         .naming("project");
-    let answer = ada
+    let response = ada
         .post(PATH, &json!({"project": "other", "variables": []}))
         .await;
-    answer.refused(404, "not_found");
+    response.refused(404, "not_found");
     assert_eq!(
         envs(&ada.get("/v1/projects/shop").await.json()),
         pairs(&[("A", "1")])

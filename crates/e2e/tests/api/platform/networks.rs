@@ -20,8 +20,8 @@ async fn every_owner_has_a_default_network(app: &TestApp) {
         assert_id(&list["networks"][0]["_id"]);
         assert_time(&list["networks"][0]["createdAt"]);
     }
-    let answer = ada.post("/v1/networks", &json!({"name": "default"})).await;
-    answer.assert(409);
+    let response = ada.post("/v1/networks", &json!({"name": "default"})).await;
+    response.assert(409);
 }
 
 async fn a_project_joins_a_network_by_name_or_id(app: &TestApp) {
@@ -53,8 +53,8 @@ async fn a_project_joins_a_network_by_name_or_id(app: &TestApp) {
     for network in ["backend", id.as_str()] {
         let new =
             json!({"name": "six", "platform": "static", "planID": "nano", "network": network});
-        let answer = bob.post("/v1/projects", &new).await;
-        answer.refused(400, "invalid").naming("network");
+        let response = bob.post("/v1/projects", &new).await;
+        response.refused(400, "invalid").naming("network");
     }
     for bad in [
         json!({}),

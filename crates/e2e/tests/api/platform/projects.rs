@@ -69,8 +69,8 @@ async fn creating_answers_200_with_the_project(app: &TestApp) {
         let mut bad = new.clone();
         bad["name"] = "other".into();
         bad[field] = value.into();
-        let answer = ada.post("/v1/projects", &bad).await;
-        answer.refused(400, "invalid").naming(field);
+        let response = ada.post("/v1/projects", &bad).await;
+        response.refused(400, "invalid").naming(field);
     }
 }
 
@@ -84,8 +84,8 @@ async fn name_platform_and_plan_are_required(app: &TestApp) {
                 None => drop(new.as_object_mut().unwrap().remove(field)),
                 Some(value) => new[field] = value,
             }
-            let answer = ada.post("/v1/projects", &new).await;
-            answer.refused(400, "invalid").naming(field);
+            let response = ada.post("/v1/projects", &new).await;
+            response.refused(400, "invalid").naming(field);
         }
     }
     let list = ada.get("/v1/projects").await.assert(200).json();
@@ -116,8 +116,8 @@ async fn the_plans_of_the_table_and_no_others(app: &TestApp) {
     }
     for plan in ["Nano", "", "nano ", "standard-3x"] {
         let new = json!({"name": "other", "platform": "static", "planID": plan});
-        let answer = ada.post("/v1/projects", &new).await;
-        answer
+        let response = ada.post("/v1/projects", &new).await;
+        response
             .refused(400, "invalid")
             .naming("planID")
             .naming("performance-2x");
@@ -134,10 +134,10 @@ async fn every_platform_and_no_other(app: &TestApp) {
     }
     for platform in ["ruby", "Static", ""] {
         let new = json!({"name": "other", "platform": platform, "planID": "nano"});
-        let answer = ada.post("/v1/projects", &new).await.refused(400, "invalid");
-        let answer = answer.naming("platform");
+        let response = ada.post("/v1/projects", &new).await.refused(400, "invalid");
+        let response = response.naming("platform");
         for known in all.split(' ') {
-            assert!(answer.message().contains(known), "{}", answer.message());
+            assert!(response.message().contains(known), "{}", response.message());
         }
     }
 }
@@ -182,8 +182,8 @@ async fn names_of_projects(app: &TestApp) {
     ];
     for name in bad {
         let new = json!({"name": name, "platform": "static", "planID": "nano"});
-        let answer = ada.post("/v1/projects", &new).await;
-        answer.refused(400, "invalid").naming("name");
+        let response = ada.post("/v1/projects", &new).await;
+        response.refused(400, "invalid").naming("name");
     }
 }
 
@@ -192,8 +192,8 @@ async fn a_name_is_unique_across_the_installation(app: &TestApp) {
     new_project(&ada, "shop").await;
     let new = json!({"name": "shop", "platform": "node", "planID": "micro"});
     for user in [&ada, &bob] {
-        let answer = user.post("/v1/projects", &new).await;
-        answer.refused(409, "project_exists");
+        let response = user.post("/v1/projects", &new).await;
+        response.refused(409, "project_exists");
     }
     let list = bob.get("/v1/projects").await.assert(200).json();
     assert_eq!(list, json!({"projects": []}));
@@ -229,8 +229,8 @@ async fn a_project_is_read_by_name_and_by_id(app: &TestApp) {
         "%00",
         "%ff",
     ] {
-        let answer = ada.get(&format!("/v1/projects/{unknown}")).await;
-        answer.refused(404, "not_found");
+        let response = ada.get(&format!("/v1/projects/{unknown}")).await;
+        response.refused(404, "not_found");
     }
 }
 
@@ -370,8 +370,8 @@ async fn scaling(app: &TestApp) {
         json!(null),
         json!(5_000_000_000_u64),
     ] {
-        let answer = ada.post(path, &json!({"scale": bad})).await;
-        answer.refused(400, "invalid").naming("scale");
+        let response = ada.post(path, &json!({"scale": bad})).await;
+        response.refused(400, "invalid").naming("scale");
     }
     ada.post(path, &json!({}))
         .await
@@ -379,10 +379,10 @@ async fn scaling(app: &TestApp) {
         .naming("scale");
     let read = ada.get("/v1/projects/shop").await.json();
     assert_eq!(read["project"]["scale"], 10);
-    let answer = ada
+    let response = ada
         .post("/v1/projects/other/actions/scale", &json!({"scale": 1}))
         .await;
-    answer.refused(404, "not_found");
+    response.refused(404, "not_found");
 }
 
 async fn restart_and_resize(app: &TestApp) {
@@ -397,16 +397,16 @@ async fn restart_and_resize(app: &TestApp) {
     let read = ada.get("/v1/projects/shop").await.json();
     assert_eq!(read["project"]["planID"], "micro");
     for bad in [json!({"planID": "huge"}), json!({"planID": 1}), json!({})] {
-        let answer = ada.post("/v1/projects/shop/resize", &bad).await;
-        answer.refused(400, "invalid").naming("planID");
+        let response = ada.post("/v1/projects/shop/resize", &bad).await;
+        response.refused(400, "invalid").naming("planID");
     }
     ada.post_empty("/v1/projects/other/actions/restart")
         .await
         .refused(404, "not_found");
-    let answer = ada
+    let response = ada
         .post("/v1/projects/other/resize", &json!({"planID": "micro"}))
         .await;
-    answer.refused(404, "not_found");
+    response.refused(404, "not_found");
 }
 
 async fn is_a_name_free(app: &TestApp) {

@@ -102,8 +102,8 @@ async fn post_creates_a_release(app: &TestApp) {
     let call = ada.post(PATH, &site()).header("content-type", "text/plain");
     call.await.refused(415, "unsupported_media_type");
     ada.post_empty(PATH).await.refused(400, "invalid");
-    let answer = ada.post("/v2/projects/other/releases", &site()).await;
-    answer.refused(404, "not_found");
+    let response = ada.post("/v2/projects/other/releases", &site()).await;
+    response.refused(404, "not_found");
 }
 
 async fn the_list_is_the_envelope_of_the_specification(app: &TestApp) {
@@ -174,8 +174,8 @@ async fn a_release_is_read_alone(app: &TestApp) {
     assert_time(&release["finishedAt"]);
     assert!(release.get("failReason").is_none());
     for unknown in ["0123456789abcdef01234567", "x", "0123456789ABCDEF01234567"] {
-        let answer = ada.get(&format!("/v1/releases/{unknown}")).await;
-        answer.refused(404, "not_found");
+        let response = ada.get(&format!("/v1/releases/{unknown}")).await;
+        response.refused(404, "not_found");
     }
 }
 
@@ -262,12 +262,12 @@ async fn port_and_type_are_checked(app: &TestApp) {
         json!(80.5),
         json!([]),
     ] {
-        let answer = ada.post(PATH, &with("port", port)).await;
-        answer.refused(400, "invalid").naming("port");
+        let response = ada.post(PATH, &with("port", port)).await;
+        response.refused(400, "invalid").naming("port");
     }
     for kind in [json!("ruby"), json!(1), json!("STATIC")] {
-        let answer = ada.post(PATH, &with("type", kind)).await;
-        answer.refused(400, "invalid").naming("type");
+        let response = ada.post(PATH, &with("type", kind)).await;
+        response.refused(400, "invalid").naming("type");
     }
     let plain = json!({"files": [{"path": "index.html", "data": ""}]});
     let release = deploy(&ada, "shop", &plain).await;
@@ -358,11 +358,11 @@ async fn waiting_ends_with_the_state_or_with_time(app: &TestApp) {
     let path = format!("/v1/releases/{waiting}?wait=READY&timeout=60");
     let cancel = format!("/v2/releases/{building}/cancel");
     let started = Instant::now();
-    let (answer, ()) = tokio::join!(ada.get(&path), async {
+    let (response, ()) = tokio::join!(ada.get(&path), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         ada.post_empty(&cancel).await.assert(200);
     });
-    assert_eq!(answer.assert(200).field("/release/state"), "READY");
+    assert_eq!(response.assert(200).field("/release/state"), "READY");
     assert!(
         started.elapsed() < Duration::from_secs(20),
         "woken, not timed out"
@@ -377,8 +377,8 @@ async fn waiting_ends_with_the_state_or_with_time(app: &TestApp) {
     let path = format!("/v1/releases/{waiting}?wait=");
     ada.get(&path).await.assert(200);
     for bad in ["wait=DONE", "wait=READY&timeout=x", "wait=READY&timeout=-1"] {
-        let answer = ada.get(&format!("/v1/releases/{waiting}?{bad}")).await;
-        answer.refused(400, "invalid");
+        let response = ada.get(&format!("/v1/releases/{waiting}?{bad}")).await;
+        response.refused(400, "invalid");
     }
 }
 

@@ -63,15 +63,15 @@ impl Team {
     ) {
         let least = ROLES.iter().position(|role| *role == least).unwrap();
         for (rank, member) in self.members.iter().enumerate() {
-            let answer = action(member, rank).await;
+            let response = action(member, rank).await;
             if rank < least {
-                answer.refused(403, "no_permission");
+                response.refused(403, "no_permission");
             } else {
                 let role = ROLES[rank];
                 assert!(
-                    answer.status() < 300,
+                    response.status() < 300,
                     "{role} {what}: {}",
-                    answer.describe()
+                    response.describe()
                 );
             }
         }
@@ -261,18 +261,18 @@ async fn only_owners_delete_the_team_and_handle_owners(app: &TestApp) {
     }
     let owner = format!("{path}/members/{}", team.owner().account);
     admin.delete(&owner).await.refused(403, "no_permission");
-    let answer = admin
+    let response = admin
         .post(&format!("{owner}/role"), &json!({"role": "viewer"}))
         .await;
-    answer.refused(403, "no_permission");
+    response.refused(403, "no_permission");
     let own = format!("{path}/members/{}/role", admin.account);
     admin
         .post(&own, &json!({"role": "owner"}))
         .await
         .refused(403, "no_permission");
     let invite = json!({"email": "x@example.com", "role": "owner"});
-    let answer = admin.post(&format!("{path}/invitations"), &invite).await;
-    answer.refused(403, "no_permission");
+    let response = admin.post(&format!("{path}/invitations"), &invite).await;
+    response.refused(403, "no_permission");
     team.owner()
         .post(&own, &json!({"role": "owner"}))
         .await

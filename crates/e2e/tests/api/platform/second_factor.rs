@@ -69,10 +69,10 @@ async fn sign_in(app: &TestApp) -> NewSession {
     let core = app.core();
     let sessions = Sessions::new(core, &Arc::new(Logins::new(core)));
     let password = Secret(PASSWORD.into());
-    let answer = sessions
+    let response = sessions
         .sign_in("ada@example.com", password, None, &client())
         .await;
-    let SignIn::Done(session) = answer.unwrap() else {
+    let SignIn::Done(session) = response.unwrap() else {
         panic!("there is no second factor");
     };
     session
@@ -104,9 +104,9 @@ async fn a_login_needs_the_code_of_the_second_factor(app: &TestApp) {
             .await
             .refused(401, "wrong_second_factor");
     }
-    let answer = log_in(app, PASSWORD, Some(&code)).await.assert(200);
+    let response = log_in(app, PASSWORD, Some(&code)).await.assert(200);
     assert_eq!(
-        fields(&answer.json()),
+        fields(&response.json()),
         ["api_token", "avatar", "email", "fullname"]
     );
     log_in(app, PASSWORD, Some(&code))
@@ -150,8 +150,8 @@ async fn neither_api_takes_a_session(app: &TestApp) {
         let stranger = app.stranger().on(api);
         for name in ["session", "estrade_session", "__Host-session", "token"] {
             let sent = format!("{name}={cookie}");
-            let answer = stranger.get(path).header("cookie", &sent).await;
-            answer.assert(401);
+            let response = stranger.get(path).header("cookie", &sent).await;
+            response.assert(401);
         }
         stranger.get(path).bearer(cookie).await.assert(401);
         let query = format!("{path}?token={cookie}");

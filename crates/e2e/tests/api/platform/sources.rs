@@ -80,16 +80,16 @@ async fn the_download_is_the_input(app: &TestApp) {
         .collect();
     let release = deploy(&ada, "shop", &json!({"files": list})).await;
     assert_eq!(ended(&ada, &release).await["state"], "READY");
-    let answer = ada
+    let response = ada
         .get(&format!("/v2/releases/{release}/source"))
         .await
         .assert(200);
-    assert_eq!(answer.header("content-type"), "application/gzip");
+    assert_eq!(response.header("content-type"), "application/gzip");
     let expected: BTreeMap<_, _> = files
         .iter()
         .map(|(path, data)| ((*path).to_owned(), data.as_bytes().to_vec()))
         .collect();
-    assert_eq!(unpack(answer.body()), expected);
+    assert_eq!(unpack(response.body()), expected);
 }
 
 async fn the_download_is_the_same_every_time(app: &TestApp) {
@@ -124,8 +124,8 @@ async fn a_release_from_an_image_has_no_source(app: &TestApp) {
         &json!({"type": "docker", "image": "nginx:1.27"}),
     )
     .await;
-    let answer = ada.get(&format!("/v2/releases/{release}/source")).await;
-    answer.refused(404, "not_found");
+    let response = ada.get(&format!("/v2/releases/{release}/source")).await;
+    response.refused(404, "not_found");
     let read = ada.get(&format!("/v1/releases/{release}")).await.json();
     assert_eq!(read["release"]["sourceAvailable"], false);
 }
@@ -165,8 +165,8 @@ async fn paths_that_lead_astray_are_refused(app: &TestApp) {
     }
     for clash in [["a", "a"], ["a", "a/b"], ["a/b", "a"], ["a/b/c", "a/b"]] {
         let files = clash.map(|path| json!({"path": path, "data": path}));
-        let answer = ada.post(PATH, &json!({"files": files})).await;
-        answer.refused(400, "invalid").naming("files");
+        let response = ada.post(PATH, &json!({"files": files})).await;
+        response.refused(400, "invalid").naming("files");
     }
     let list = ada.get("/v1/projects/shop/releases").await.json();
     assert_eq!(list["total"], 0);
@@ -228,8 +228,8 @@ async fn too_many_files(app: &TestApp) {
             .collect()
     };
     let before = app.blobs();
-    let answer = ada.post(PATH, &json!({"files": files(4)})).await;
-    answer.refused(413, "too_large").naming("3 files");
+    let response = ada.post(PATH, &json!({"files": files(4)})).await;
+    response.refused(413, "too_large").naming("3 files");
     assert_eq!(app.blobs(), before);
     ada.post(PATH, &json!({"files": files(3)}))
         .await
@@ -254,8 +254,8 @@ async fn too_many_bytes(app: &TestApp) {
         ada.token(),
         text.len(),
     );
-    let answer = app.raw(estrade_testkit::Api::Platform, request).await;
-    answer.refused(413, "too_large");
+    let response = app.raw(estrade_testkit::Api::Platform, request).await;
+    response.refused(413, "too_large");
     assert_eq!(app.blobs(), before);
     ada.post(PATH, &body(1900)).await.assert(201);
 }
@@ -286,11 +286,11 @@ async fn encodings(app: &TestApp) {
         {"path": "text", "data": "AP8Q"},
     ]);
     let release = deploy(&ada, "shop", &json!({"files": files})).await;
-    let answer = ada
+    let response = ada
         .get(&format!("/v2/releases/{release}/source"))
         .await
         .assert(200);
-    let found = unpack(answer.body());
+    let found = unpack(response.body());
     assert_eq!(found["binary"], [0x00, 0xff, 0x10]);
     assert_eq!(found["none"], b"");
     assert_eq!(found["text"], b"AP8Q");
@@ -333,11 +333,11 @@ async fn a_body_larger_than_memory_holds(app: &TestApp) {
     let files = json!([{"path": "big.txt", "data": big}, {"path": "small", "data": "s"}]);
     let release = deploy(&ada, "shop", &json!({"files": files})).await;
     assert_eq!(ended(&ada, &release).await["state"], "READY");
-    let answer = ada
+    let response = ada
         .get(&format!("/v2/releases/{release}/source"))
         .await
         .assert(200);
-    assert_eq!(unpack(answer.body())["big.txt"], big.as_bytes());
+    assert_eq!(unpack(response.body())["big.txt"], big.as_bytes());
 }
 
 /// Files of a document are mostly taken out of it ahead; what is odd about it must make no difference.

@@ -260,11 +260,11 @@ async fn a_team_that_is_not_yours_answers_like_one_that_does_not_exist(app: &Tes
             "nonsense",
             "ADMIN",
         ] {
-            for answer in [
+            for response in [
                 eve.on(api).in_team(named).get(path).await,
                 eve.on(api).get(&format!("{path}?teamID={named}")).await,
             ] {
-                messages.push(answer.refused(403, "no_permission").message());
+                messages.push(response.refused(403, "no_permission").message());
             }
         }
         messages.dedup();

@@ -53,9 +53,9 @@ fn bad_bodies() -> Vec<(Vec<u8>, &'static str)> {
 async fn refuses(user: &User, method: Method, path: &str) {
     for (body, named) in bad_bodies() {
         let call = || user.call(method.clone(), path).bytes(body.clone());
-        let answer = call().await;
-        assert_eq!(answer.status(), 400, "{}", answer.describe());
-        answer.refused(400, "invalid").naming(named);
+        let response = call().await;
+        assert_eq!(response.status(), 400, "{}", response.describe());
+        response.refused(400, "invalid").naming(named);
         // The same through the middleware that reads bodies first.
         call()
             .header("idempotency-key", "k")
@@ -95,12 +95,12 @@ async fn a_body_that_stops_halfway_is_no_request(app: &TestApp) {
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
-    let answer = String::from_utf8(answer).unwrap();
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response).await;
+    let response = String::from_utf8(response).unwrap();
     assert!(
-        answer.is_empty() || answer.starts_with("HTTP/1.1 400"),
-        "{answer}"
+        response.is_empty() || response.starts_with("HTTP/1.1 400"),
+        "{response}"
     );
     assert_eq!(ada.ai().get("/v1/keys").await.json(), json!([]));
 }

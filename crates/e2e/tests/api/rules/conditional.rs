@@ -11,8 +11,8 @@ on_both_backends! {
 }
 
 async fn read(user: &User, path: &str) -> String {
-    let answer = user.get(path).await.assert(200);
-    let tag = answer.header("etag").to_owned();
+    let response = user.get(path).await.assert(200);
+    let tag = response.header("etag").to_owned();
     assert!(
         tag.starts_with('"') && tag.ends_with('"') && tag.len() > 2,
         "{tag}"
@@ -41,8 +41,8 @@ async fn one_resource_has_an_etag_and_304_when_it_is_known(app: &TestApp) {
             format!("\"x\", {tag}"),
             "*".to_owned(),
         ] {
-            let answer = ask(&known).await.assert_empty(304);
-            assert_eq!(answer.header("etag"), tag);
+            let response = ask(&known).await.assert_empty(304);
+            assert_eq!(response.header("etag"), tag);
         }
         for other in ["\"x\"", "x", "", "\"0\"", "\"999999\""] {
             ask(other).await.assert(200);

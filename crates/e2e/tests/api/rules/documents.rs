@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 async fn the_documents_are_served_as_they_are_made() {
     let app = TestApp::start(Backend::Sqlite).await;
     for api in [Api::Platform, Api::Ai] {
-        let answer = app
+        let response = app
             .stranger()
             .on(api)
             .get("/openapi.json")
             .await
             .assert(200);
-        assert_eq!(answer.header("content-type"), "application/json");
-        assert_eq!(answer.json(), document(api));
+        assert_eq!(response.header("content-type"), "application/json");
+        assert_eq!(response.json(), document(api));
     }
     app.finish().await;
 }

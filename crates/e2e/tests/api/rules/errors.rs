@@ -75,9 +75,9 @@ async fn a_wrong_method_is_405_with_allow(app: &TestApp) {
         (Api::Ai, "PUT", "/v1/workspaces", "GET,HEAD,POST"),
     ] {
         let method: Method = method.parse().unwrap();
-        let answer = ada.on(api).call(method, path).await;
-        let answer = answer.refused(405, "method_not_allowed");
-        let mut allowed: Vec<_> = answer.header("allow").split(',').map(str::trim).collect();
+        let response = ada.on(api).call(method, path).await;
+        let response = response.refused(405, "method_not_allowed");
+        let mut allowed: Vec<_> = response.header("allow").split(',').map(str::trim).collect();
         allowed.sort_unstable();
         assert_eq!(allowed.join(","), allow, "{path}");
     }
@@ -153,8 +153,8 @@ async fn missing_or_wrong_authentication_is_401_on_both(app: &TestApp) {
             if let Some(value) = authorization {
                 call = call.header("authorization", value);
             }
-            let answer = call.await.refused(401, "unauthenticated");
-            assert_eq!(answer.header("www-authenticate"), "Bearer");
+            let response = call.await.refused(401, "unauthenticated");
+            assert_eq!(response.header("www-authenticate"), "Bearer");
         }
     }
 }

@@ -76,8 +76,8 @@ async fn metrics_count_routes_and_not_names(app: &TestApp) {
     let of_platform = ["/v1/projects/{project_id}"];
     let of_ai = ["/v1/keys/{keyID}", "/v1/keys/authorize"];
     for (api, routes) in [(Api::Platform, &of_platform[..]), (Api::Ai, &of_ai)] {
-        let answer = app.stranger().on(api).get("/metrics").await.assert(200);
-        let text = answer.text();
+        let response = app.stranger().on(api).get("/metrics").await.assert(200);
+        let text = response.text();
         for line in text.lines() {
             assert!(
                 line.starts_with('#') || line.rsplit_once(' ').is_some(),
@@ -98,8 +98,8 @@ async fn metrics_count_routes_and_not_names(app: &TestApp) {
 
 /// The series of one listener: names with labels.
 async fn series(app: &TestApp, api: Api) -> HashSet<String> {
-    let answer = app.stranger().on(api).get("/metrics").await.assert(200);
-    let text = answer.text();
+    let response = app.stranger().on(api).get("/metrics").await.assert(200);
+    let text = response.text();
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let names = samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned());
     names.collect()

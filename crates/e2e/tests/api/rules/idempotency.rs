@@ -22,7 +22,7 @@ fn keyed(call: Call) -> Call {
     call.header("idempotency-key", "request-1")
 }
 
-/// Demands that a second answer is the first one, said again.
+/// Demands that a second response is the first one, said again.
 #[track_caller]
 fn assert_replayed(first: &ApiResponse, second: &ApiResponse) {
     assert!(
@@ -128,11 +128,11 @@ async fn a_key_belongs_to_a_credential_a_method_and_a_path(app: &TestApp) {
     let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
     let new = json!({"name": "net"});
     for user in [&ada, &bob] {
-        let answer = keyed(user.post("/v1/networks", &new)).await.assert(200);
-        assert!(!answer.has_header("idempotency-replayed"));
+        let response = keyed(user.post("/v1/networks", &new)).await.assert(200);
+        assert!(!response.has_header("idempotency-replayed"));
     }
-    let answer = keyed(ada.post("/v2/teams", &new)).await.assert(200);
-    assert!(!answer.has_header("idempotency-replayed"));
+    let response = keyed(ada.post("/v2/teams", &new)).await.assert(200);
+    assert!(!response.has_header("idempotency-replayed"));
     // Only POSTs (and the GET that creates) are kept.
     let (id, _) = new_key(&ada, "ci-bot").await;
     for enabled in [false, true] {
@@ -206,8 +206,8 @@ async fn a_409_is_stored_and_a_400_is_not(app: &TestApp) {
         .await
         .refused(404, "not_found");
     new_project(&ada, "shop").await;
-    let answer = keyed(ada.post(path, &scale)).await.assert(200);
-    assert!(!answer.has_header("idempotency-replayed"));
+    let response = keyed(ada.post(path, &scale)).await.assert(200);
+    assert!(!response.has_header("idempotency-replayed"));
 }
 
 async fn bad_keys_are_400(app: &TestApp) {
@@ -215,8 +215,8 @@ async fn bad_keys_are_400(app: &TestApp) {
     let (longest, too_long) = ("k".repeat(255), "k".repeat(256));
     for bad in ["", &too_long, "a b", "é", "\t"] {
         let call = ada.post("/v1/networks", &json!({"name": "net"}));
-        let answer = call.header("idempotency-key", bad).await;
-        answer.refused(400, "invalid").naming("Idempotency-Key");
+        let response = call.header("idempotency-key", bad).await;
+        response.refused(400, "invalid").naming("Idempotency-Key");
         let call = ada.ai().post("/v1/workspaces", &json!({"name": "net"}));
         call.header("idempotency-key", bad)
             .await
@@ -249,15 +249,15 @@ async fn many_at_once_are_carried_out_once(app: &TestApp) {
         tasks.spawn(async move { keyed(user.post("/v2/projects/shop/releases", &site())).await });
     }
     let (mut fresh, mut ids): (usize, Vec<Value>) = (0, Vec::new());
-    for answer in tasks.join_all().await {
-        if answer.status() == 409 {
-            let answer = answer.refused(409, "idempotency_in_progress");
-            assert_ne!(answer.header("retry-after"), "");
+    for response in tasks.join_all().await {
+        if response.status() == 409 {
+            let response = response.refused(409, "idempotency_in_progress");
+            assert_ne!(response.header("retry-after"), "");
             continue;
         }
-        let answer = answer.assert(201);
-        fresh += usize::from(!answer.has_header("idempotency-replayed"));
-        ids.push(answer.json()["releaseID"].clone());
+        let response = response.assert(201);
+        fresh += usize::from(!response.has_header("idempotency-replayed"));
+        ids.push(response.json()["releaseID"].clone());
     }
     assert_eq!(fresh, 1);
     ids.dedup();

@@ -20,18 +20,18 @@ async fn a_credential_that_asks_too_fast_is_429(app: &TestApp) {
     for (api, path) in [(Api::Platform, "/v1/projects"), (Api::Ai, "/v1/keys")] {
         let user = ada.on(api);
         // One request more is allowed each second, so a slow machine needs some more.
-        let mut answer = user.get(path).await;
+        let mut response = user.get(path).await;
         for _ in 0..100 {
-            if answer.status() != 200 {
+            if response.status() != 200 {
                 break;
             }
-            answer = user.get(path).await;
+            response = user.get(path).await;
         }
-        let answer = answer.refused(429, "rate_limited");
-        assert_eq!(answer.header("retry-after"), "1");
-        assert_eq!(answer.header("ratelimit-limit"), "4");
-        assert_eq!(answer.header("ratelimit-remaining"), "0");
-        let reset: u64 = answer.header("ratelimit-reset").parse().unwrap();
+        let response = response.refused(429, "rate_limited");
+        assert_eq!(response.header("retry-after"), "1");
+        assert_eq!(response.header("ratelimit-limit"), "4");
+        assert_eq!(response.header("ratelimit-remaining"), "0");
+        let reset: u64 = response.header("ratelimit-reset").parse().unwrap();
         assert!((1..=4).contains(&reset), "{reset}");
     }
     // Others are not concerned, and what is open to all neither.
@@ -74,10 +74,10 @@ async fn an_account_has_one_rate_however_many_tokens(app: &TestApp) {
         } else {
             "/v1/keys"
         };
-        let answer = user.get(path).await;
-        if answer.status() == 429 {
-            assert_eq!(answer.header("ratelimit-limit"), "12");
-            assert!(!answer.header("retry-after").is_empty());
+        let response = user.get(path).await;
+        if response.status() == 429 {
+            assert_eq!(response.header("ratelimit-limit"), "12");
+            assert!(!response.header("retry-after").is_empty());
             limited += 1;
         }
     }
@@ -144,11 +144,11 @@ async fn quotas_per_owner_are_403(app: &TestApp) {
                 .await
                 .assert(200);
         }
-        let answer = owner
+        let response = owner
             .ai()
             .post("/v1/workspaces", &json!({"name": "fourth"}))
             .await;
-        answer.refused(403, "quota").naming("3 workspaces");
+        response.refused(403, "quota").naming("3 workspaces");
         networks_are_limited(&owner).await;
         domains_are_limited(&owner, mark).await;
     }

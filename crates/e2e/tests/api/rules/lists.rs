@@ -11,7 +11,7 @@ on_both_backends! {
 /// More than two chunks of what the server reads at once.
 const ROWS: usize = 1234;
 
-/// A list: where it is, where its rows are inside the answer, and how its rows come to be.
+/// A list: where it is, where its rows are inside the response, and how its rows come to be.
 struct List {
     api: Api,
     path: String,
@@ -185,8 +185,8 @@ async fn fill_teams(app: &TestApp, account: &str, team: &str) {
 }
 
 async fn ids(user: &User, list: &List, query: &str) -> Vec<String> {
-    let answer = user.on(list.api).get(&list.with(query)).await.assert(200);
-    let json = answer.json();
+    let response = user.on(list.api).get(&list.with(query)).await.assert(200);
+    let json = response.json();
     let rows = json
         .pointer(list.rows)
         .and_then(Value::as_array)
@@ -235,7 +235,7 @@ async fn check(user: &User, list: &List) {
     );
     assert_eq!(ids(user, list, "?page=&count=").await, whole);
     for bad in ["?page=x", "?count=1.5", "?count=%00", "?page=1&page=2"] {
-        let answer = user.on(list.api).get(&list.with(bad)).await;
-        answer.refused(400, "invalid");
+        let response = user.on(list.api).get(&list.with(bad)).await;
+        response.refused(400, "invalid");
     }
 }

@@ -24,19 +24,19 @@ fn pool() -> Setup {
 }
 
 /// What is answered to a request from an address; empty when the connection is just closed.
-async fn ask(from: Ipv4Addr, to: SocketAddr, request: &str) -> String {
+async fn request(from: Ipv4Addr, to: SocketAddr, request: &str) -> String {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((IpAddr::from(from), 0).into()).unwrap();
     let mut stream = socket.connect(to).await.unwrap();
     // The other side may be gone already.
     let _ = stream.write_all(request.as_bytes()).await;
-    let mut answer = Vec::new();
-    let reading = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer));
+    let mut response = Vec::new();
+    let reading = timeout(Duration::from_secs(20), stream.read_to_end(&mut response));
     match reading.await.expect("it is closed") {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
-    String::from_utf8(answer).unwrap()
+    String::from_utf8(response).unwrap()
 }
 
 fn get(path: &str, token: &str) -> String {
@@ -45,22 +45,22 @@ fn get(path: &str, token: &str) -> String {
     )
 }
 
-fn status(answer: &str) -> &str {
-    answer.get(9..12).unwrap_or("nothing")
+fn status(response: &str) -> &str {
+    response.get(9..12).unwrap_or("nothing")
 }
 
 async fn instances_do_not_reach_the_platform(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let to = app.address(Api::Platform);
     for path in ["/healthz", "/v1/projects", "/docs", "/metrics", "/v1/exec"] {
-        let answer = ask(INSTANCE, to, &get(path, ada.token())).await;
-        assert_eq!(answer, "", "{path}");
+        let response = request(INSTANCE, to, &get(path, ada.token())).await;
+        assert_eq!(response, "", "{path}");
     }
     // Nothing needs to be sent for that.
-    assert_eq!(ask(INSTANCE, to, "").await, "");
+    assert_eq!(request(INSTANCE, to, "").await, "");
     for other in OTHERS {
-        let answer = ask(other, to, &get("/v1/projects", ada.token())).await;
-        assert_eq!(status(&answer), "200", "{other}");
+        let response = request(other, to, &get("/v1/projects", ada.token())).await;
+        assert_eq!(status(&response), "200", "{other}");
     }
 }
 
@@ -76,9 +76,9 @@ async fn instances_call_models_and_manage_nothing(app: &TestApp) {
                  {unusual}connection: close\r\n\r\n{body}",
                 body.len()
             );
-            let answer = ask(INSTANCE, to, &call).await;
-            let last = answer.rsplit("HTTP/1.1 ").next().unwrap();
-            assert!(last.starts_with("200"), "{path}: {answer}");
+            let response = request(INSTANCE, to, &call).await;
+            let last = response.rsplit("HTTP/1.1 ").next().unwrap();
+            assert!(last.starts_with("200"), "{path}: {response}");
         }
     }
     for path in [
@@ -87,8 +87,8 @@ async fn instances_call_models_and_manage_nothing(app: &TestApp) {
         "/v1/models/estrade/echo",
         "/api/main/v1/models",
     ] {
-        let answer = ask(INSTANCE, to, &get(path, &token)).await;
-        assert_eq!(status(&answer), "200", "{path}: {answer}");
+        let response = request(INSTANCE, to, &get(path, &token)).await;
+        assert_eq!(status(&response), "200", "{path}: {response}");
     }
     let managing = [
         "/v1/keys",
@@ -109,22 +109,22 @@ async fn instances_call_models_and_manage_nothing(app: &TestApp) {
     ];
     for path in managing {
         for token in [ada.token(), &token] {
-            let answer = ask(INSTANCE, to, &get(path, token)).await;
-            assert_eq!(status(&answer), "403", "{path}: {answer}");
+            let response = request(INSTANCE, to, &get(path, token)).await;
+            assert_eq!(status(&response), "403", "{path}: {response}");
             assert!(
-                answer.contains("\r\nx-error-code: no_permission\r\n"),
-                "{answer}"
+                response.contains("\r\nx-error-code: no_permission\r\n"),
+                "{response}"
             );
-            assert!(answer.contains("\r\nx-request-id: "), "{answer}");
-            assert!(answer.ends_with("\r\n\r\n"), "no body: {answer}");
+            assert!(response.contains("\r\nx-request-id: "), "{response}");
+            assert!(response.ends_with("\r\n\r\n"), "no body: {response}");
         }
     }
     let delete = get("/v1/models", &token).replacen("GET", "DELETE", 1);
-    let answer = ask(INSTANCE, to, &delete).await;
-    assert!(matches!(status(&answer), "403" | "405"), "{answer}");
+    let response = request(INSTANCE, to, &delete).await;
+    assert!(matches!(status(&response), "403" | "405"), "{response}");
     for other in OTHERS {
-        let answer = ask(other, to, &get("/v1/keys", ada.token())).await;
-        assert_eq!(status(&answer), "200", "{other}");
+        let response = request(other, to, &get("/v1/keys", ada.token())).await;
+        assert_eq!(status(&response), "200", "{other}");
     }
 }
 
@@ -134,7 +134,7 @@ async fn instances_visit_sites(app: &TestApp) {
     crate::support::deploy_site(&ada, "shop").await;
     let visit = "GET / HTTP/1.1\r\nhost: shop.localhost\r\nconnection: close\r\n\r\n";
     for visitor in [INSTANCE, Ipv4Addr::LOCALHOST] {
-        let answer = ask(visitor, app.edge(), visit).await;
-        assert_eq!(status(&answer), "200", "{visitor}: {answer}");
+        let response = request(visitor, app.edge(), visit).await;
+        assert_eq!(status(&response), "200", "{visitor}: {response}");
     }
 }

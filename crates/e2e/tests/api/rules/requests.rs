@@ -34,8 +34,8 @@ async fn every_answer_has_a_request_id(app: &TestApp) {
         let (one, two) = (user.get(path).await, user.get(path).await);
         assert_ne!(one.header("x-request-id"), two.header("x-request-id"));
         for bad in ["", "a b", "a\"b", "é", &"x".repeat(129)] {
-            let answer = user.get(path).header("x-request-id", bad).await;
-            let id = answer.header("x-request-id");
+            let response = user.get(path).header("x-request-id", bad).await;
+            let id = response.header("x-request-id");
             assert!(
                 id.len() == 24 && id.bytes().all(|b| b.is_ascii_hexdigit()),
                 "{id}"

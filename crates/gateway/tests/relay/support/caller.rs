@@ -16,15 +16,15 @@ pub(crate) struct Caller {
     key: String,
 }
 
-/// A whole answer.
+/// A response with its whole body.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct WholeResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl WholeResponse {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -36,7 +36,7 @@ impl Answer {
     }
 }
 
-/// An answer that is still coming. Dropping it closes the connection.
+/// A response that is still coming. Dropping it closes the connection.
 pub(crate) struct Coming {
     pub(crate) response: Response<Incoming>,
     _connection: JoinSet<()>,
@@ -77,7 +77,7 @@ impl Caller {
         stream
     }
 
-    /// Calls, and waits for the head of the answer.
+    /// Calls, and waits for the head of the response.
     pub(crate) async fn begin(&self, request: Request<Full<Bytes>>) -> Coming {
         let stream = self.connect().await;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -110,7 +110,7 @@ impl Caller {
         request
     }
 
-    pub(crate) async fn call(&self, request: Request<Full<Bytes>>) -> Answer {
+    pub(crate) async fn call(&self, request: Request<Full<Bytes>>) -> WholeResponse {
         let coming = self.begin(request).await;
         let Coming {
             response,
@@ -119,18 +119,18 @@ impl Caller {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         drop(connection);
-        Answer {
+        WholeResponse {
             status: parts.status,
             headers: parts.headers,
             body,
         }
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> WholeResponse {
         self.call(self.request(Method::POST, path, body)).await
     }
 
-    pub(crate) async fn chat(&self, body: &str) -> Answer {
+    pub(crate) async fn chat(&self, body: &str) -> WholeResponse {
         self.post("/v1/chat/completions", body).await
     }
 

@@ -304,7 +304,7 @@ async fn serve(socket: TcpListener, relay: Relay) {
             let stream = Rewind::new(read, stream);
             let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
                 let relay = relay.clone();
-                async move { Ok::<_, Infallible>(answer(&relay, request).await) }
+                async move { Ok::<_, Infallible>(response(&relay, request).await) }
             });
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
@@ -313,7 +313,7 @@ async fn serve(socket: TcpListener, relay: Relay) {
     }
 }
 
-async fn answer(
+async fn response(
     relay: &Relay,
     request: http::Request<hyper::body::Incoming>,
 ) -> http::Response<GatewayBody> {
@@ -358,8 +358,8 @@ pub(crate) fn chat(more: &str) -> String {
     format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":"hi"}}]{more}}}"#)
 }
 
-/// A chat answer with so many tokens, in which the model is called as callers call it.
-pub(crate) fn chat_answer(prompt: u64, completion: u64) -> String {
+/// A chat response with so many tokens, in which the model is called as callers call it.
+pub(crate) fn chat_response(prompt: u64, completion: u64) -> String {
     format!(
         r#"{{"id":"c1","object":"chat.completion","model":"{MODEL}","choices":[{{"index":0,"message":{{"role":"assistant","content":"Hello there"}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{}}}}}"#,
         prompt + completion

@@ -29,7 +29,7 @@ pub(crate) enum Case {
 }
 
 /// An owner with one of each.
-pub(crate) struct World {
+pub(crate) struct OwnerFixture {
     account: User,
     owner: User,
     /// A team that the owner is in, and the intruder is not.
@@ -57,7 +57,7 @@ fn site_digest() -> String {
     estrade_blobs::Digest::of(b"<h1>Hello</h1>").to_string()
 }
 
-impl World {
+impl OwnerFixture {
     /// Makes one of each for `owner`, who is `account` or a team of theirs.
     pub(crate) async fn new(app: &TestApp, account: &User, owner: &User) -> Self {
         let team = app.new_team(account, "Friends").await;
@@ -166,9 +166,9 @@ impl World {
         seen
     }
 
-    /// Demands that an answer holds nothing of the owner's.
-    pub(crate) fn assert_hidden(&self, answer: &ApiResponse) {
-        let text = answer.text();
+    /// Demands that a response holds nothing of the owner's.
+    pub(crate) fn assert_hidden(&self, response: &ApiResponse) {
+        let text = response.text();
         for secret in [
             self.team.as_str(),
             &self.member,
@@ -186,11 +186,11 @@ impl World {
             "secret-",
         ] {
             // What the caller wrote may come back.
-            let echoed = matches!(secret, "secret-" | "secret-project") && answer.status() < 300;
+            let echoed = matches!(secret, "secret-" | "secret-project") && response.status() < 300;
             assert!(
                 echoed || !text.contains(secret),
                 "{secret}: {}",
-                answer.describe()
+                response.describe()
             );
         }
     }
@@ -257,7 +257,7 @@ fn forget_uses(value: &mut Value) {
 }
 
 /// How to try an operation; `number` keeps the names of what is made apart.
-pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case {
+pub(crate) fn case(fixture: &OwnerFixture, operation: &Operation, number: usize) -> Case {
     let path = operation.path.as_str();
     let own = |body: Value| Case::Own(path.to_owned(), Some(body));
     let list = || Case::Own(path.to_owned(), None);
@@ -265,13 +265,13 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
     // The thing is named by the path.
     let named = |body: Option<Value>| {
         let mut tries = vec![Try {
-            theirs: (world.fill(path), body.clone()),
-            nobodys: (World::empty(path, NOTHING), body.clone()),
+            theirs: (fixture.fill(path), body.clone()),
+            nobodys: (OwnerFixture::empty(path, NOTHING), body.clone()),
         }];
         if path.contains("{project_id}") {
             tries.push(Try {
-                theirs: (world.fill_with(path, world.project_name), body.clone()),
-                nobodys: (World::empty(path, NO_PROJECT), body),
+                theirs: (fixture.fill_with(path, fixture.project_name), body.clone()),
+                nobodys: (OwnerFixture::empty(path, NO_PROJECT), body),
             });
         }
         Case::Theirs(tries)
@@ -286,8 +286,8 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
     // A project is named, by id or by name.
     let of_project = |target: &dyn Fn(&str) -> Target| {
         let pairs = [
-            (world.project.as_str(), NOTHING),
-            (world.project_name, NO_PROJECT),
+            (fixture.project.as_str(), NOTHING),
+            (fixture.project_name, NO_PROJECT),
         ];
         let tries = pairs.map(|(theirs, nobodys)| Try {
             theirs: target(theirs),
@@ -309,7 +309,7 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             | "GET /v1/tokens" | "GET /v2/teams" | "GET /v1/databases" | "GET /v1/audit",
         )
         | (Api::Ai, "GET /v1/keys" | "GET /v1/workspaces" | "GET /v1/audit") => list(),
-        // Only administrators: whatever there is, the answer is the same.
+        // Only administrators: whatever there is, the response is the same.
         (Api::Ai, "GET /v1/providers") => Case::Theirs(vec![Try {
             theirs: with(path, None),
             nobodys: with(path, None),
@@ -332,7 +332,7 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
         ),
         (Api::Platform, "POST /v1/projects") => {
             let new = |network: &str| json!({"name": "mine", "platform": "static", "planID": "nano", "network": network});
-            in_body(new(&world.network), new(NOTHING))
+            in_body(new(&fixture.network), new(NOTHING))
         }
         (Api::Platform, "POST /v1/projects/update-envs") => {
             of_project(&|project| with(path, Some(json!({"project": project, "variables": []}))))
@@ -343,7 +343,7 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             of_project(&|project| with(path, Some(new(project))))
         }
         (Api::Ai, "POST /v1/keys/verify") => {
-            in_body(json!({"key": world.key_token}), json!({"key": "x.y.z"}))
+            in_body(json!({"key": fixture.key_token}), json!({"key": "x.y.z"}))
         }
         // It would be a WebSocket, if it were one's own.
         (Api::Platform, "GET /v1/exec") => {
@@ -351,11 +351,11 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
         }
         (Api::Platform, "POST /v2/teams/invitations/join") => Case::Theirs(vec![
             Try {
-                theirs: (format!("{path}?token={}", world.invitation), None),
+                theirs: (format!("{path}?token={}", fixture.invitation), None),
                 nobodys: (format!("{path}?token=nothing"), None),
             },
             Try {
-                theirs: (path.to_owned(), Some(json!({"token": world.invitation}))),
+                theirs: (path.to_owned(), Some(json!({"token": fixture.invitation}))),
                 nobodys: (path.to_owned(), Some(json!({"token": "nothing"}))),
             },
         ]),

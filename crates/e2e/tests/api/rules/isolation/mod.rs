@@ -4,7 +4,7 @@
 pub(crate) mod cases;
 
 use crate::rules::routes::{Operation, operations};
-use cases::{Case, Try, World, case};
+use cases::{Case, OwnerFixture, Try, case};
 use estrade_testkit::{Api, ApiResponse, Call, TestApp, User, on_both_backends};
 use http::HeaderMap;
 use serde_json::Value;
@@ -18,50 +18,50 @@ on_both_backends! {
 
 async fn things_of_an_account_are_invisible_to_others(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let world = World::new(app, &ada, &ada).await;
-    intrude(app, &world).await;
+    let fixture = OwnerFixture::new(app, &ada, &ada).await;
+    intrude(app, &fixture).await;
 }
 
 async fn things_of_a_team_are_invisible_to_others(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let team = app.new_team(&ada, "Owner").await;
-    let world = World::new(app, &ada, &ada.in_team(&team)).await;
-    intrude(app, &world).await;
+    let fixture = OwnerFixture::new(app, &ada, &ada.in_team(&team)).await;
+    intrude(app, &fixture).await;
 }
 
 /// Tries every operation as somebody else: alone, in a team of their own, and naming the owner's team.
-async fn intrude(app: &TestApp, world: &World) {
+async fn intrude(app: &TestApp, fixture: &OwnerFixture) {
     let eve = app.new_account("eve").await;
     let own_team = app.new_team(&eve, "Intruders").await;
     let intruders = [
         eve.clone(),
         eve.in_team(&own_team),
-        eve.in_team(&world.team),
+        eve.in_team(&fixture.team),
     ];
-    let before = world.snapshot().await;
+    let before = fixture.snapshot().await;
     for operation in operations() {
         let name = operation.name();
         for (number, eve) in intruders.iter().enumerate() {
-            match case(world, &operation, number) {
+            match case(fixture, &operation, number) {
                 Case::Public | Case::ForKeys | Case::ForBoth => {}
                 Case::Own(path, body) => {
-                    let answer = send(eve, &operation, &path, body.as_ref()).await;
+                    let response = send(eve, &operation, &path, body.as_ref()).await;
                     // Naming a team of others is refused where a team can be named.
-                    let fine = answer.status() < 300 || (number == 2 && answer.status() == 403);
-                    assert!(fine, "{}", answer.describe());
-                    world.assert_hidden(&answer);
+                    let fine = response.status() < 300 || (number == 2 && response.status() == 403);
+                    assert!(fine, "{}", response.describe());
+                    fixture.assert_hidden(&response);
                 }
                 Case::Theirs(tries) => {
                     for Try { theirs, nobodys } in tries {
                         let seen = send(eve, &operation, &theirs.0, theirs.1.as_ref()).await;
                         let unseen = send(eve, &operation, &nobodys.0, nobodys.1.as_ref()).await;
                         assert_alike(&name, &seen, &unseen);
-                        world.assert_hidden(&seen);
+                        fixture.assert_hidden(&seen);
                     }
                 }
             }
         }
-        assert_eq!(world.snapshot().await, before, "{name} changed something");
+        assert_eq!(fixture.snapshot().await, before, "{name} changed something");
     }
 }
 
@@ -84,21 +84,21 @@ fn request(user: &User, operation: &Operation, path: &str, body: Option<&Value>)
 
 /// Demands that nothing but the request id tells two answers apart.
 pub(crate) fn assert_alike(name: &str, seen: &ApiResponse, unseen: &ApiResponse) {
-    let told = |answer: &ApiResponse| {
-        let mut headers: HeaderMap = answer.headers().clone();
+    let told = |response: &ApiResponse| {
+        let mut headers: HeaderMap = response.headers().clone();
         headers.remove("x-request-id");
         headers.remove("date");
-        (answer.status(), headers, answer.text())
+        (response.status(), headers, response.text())
     };
     assert_eq!(told(seen), told(unseen), "{name}");
-    // An error, or the one answer that says nothing: a key that is not known.
+    // An error, or the one response that says nothing: a key that is not known.
     let silent = seen.status() >= 400 || seen.text() == r#"{"valid":false,"code":"unknown"}"#;
     assert!(silent, "{name}: {}", seen.describe());
 }
 
 async fn without_a_credential_every_operation_is_401(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let world = World::new(app, &ada, &ada).await;
+    let fixture = OwnerFixture::new(app, &ada, &ada).await;
     let stranger = app.stranger();
     let mut public = Vec::new();
     for operation in operations() {
@@ -106,7 +106,7 @@ async fn without_a_credential_every_operation_is_401(app: &TestApp) {
             public.push(operation.name());
             continue;
         }
-        let path = world.fill(&operation.path);
+        let path = fixture.fill(&operation.path);
         let call = || {
             stranger
                 .on(operation.api)
@@ -123,13 +123,13 @@ async fn without_a_credential_every_operation_is_401(app: &TestApp) {
             call().header("authorization", "Bearer x.y.z"),
             call().header("if-match", "x"),
         ] {
-            let answer = call.await;
-            assert_eq!(answer.status(), 401, "{}", answer.describe());
-            assert_eq!(answer.header("www-authenticate"), "Bearer");
+            let response = call.await;
+            assert_eq!(response.status(), 401, "{}", response.describe());
+            assert_eq!(response.header("www-authenticate"), "Bearer");
             if operation.api == Api::Platform {
-                answer.refused(401, "unauthenticated");
+                response.refused(401, "unauthenticated");
             } else {
-                answer.assert_empty(401);
+                response.assert_empty(401);
             }
         }
     }
@@ -154,12 +154,12 @@ async fn without_a_credential_every_operation_is_401(app: &TestApp) {
 
 async fn a_key_opens_no_management_operation(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let world = World::new(app, &ada, &ada).await;
-    let holder = app.stranger().with_token(&world.key_token);
-    let before = world.snapshot().await;
+    let fixture = OwnerFixture::new(app, &ada, &ada).await;
+    let holder = app.stranger().with_token(&fixture.key_token);
+    let before = fixture.snapshot().await;
     for operation in operations() {
-        let path = world.fill(&operation.path);
-        let answer = match case(&world, &operation, 0) {
+        let path = fixture.fill(&operation.path);
+        let response = match case(&fixture, &operation, 0) {
             Case::Public => continue,
             Case::ForBoth => {
                 for user in [&holder, &ada] {
@@ -185,7 +185,7 @@ async fn a_key_opens_no_management_operation(app: &TestApp) {
                 request(&holder, &operation, path, body.as_ref()).await
             }
         };
-        assert_eq!(answer.status(), 401, "{}", answer.describe());
+        assert_eq!(response.status(), 401, "{}", response.describe());
     }
-    assert_eq!(world.snapshot().await, before);
+    assert_eq!(fixture.snapshot().await, before);
 }

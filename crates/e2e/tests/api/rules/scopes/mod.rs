@@ -3,7 +3,7 @@
 
 mod table;
 
-use crate::rules::isolation::cases::{Case, Target, Try, World, case};
+use crate::rules::isolation::cases::{Case, OwnerFixture, Target, Try, case};
 use crate::rules::isolation::{assert_alike, send};
 use crate::rules::{Operation, operations};
 use crate::support::{deploy_site, new_project, site};
@@ -35,22 +35,22 @@ async fn restricted(account: &User, scope: &str) -> String {
 
 async fn every_operation_of_an_account_asks_for_its_scope(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let world = World::new(app, &ada, &ada).await;
-    try_every_scope(&world, &ada, &ada).await;
+    let fixture = OwnerFixture::new(app, &ada, &ada).await;
+    try_every_scope(&fixture, &ada, &ada).await;
 }
 
 async fn every_operation_of_a_team_asks_for_its_scope(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let team = app.new_team(&ada, "Owner").await;
     let owner = ada.in_team(&team);
-    let world = World::new(app, &ada, &owner).await;
-    try_every_scope(&world, &ada, &owner).await;
+    let fixture = OwnerFixture::new(app, &ada, &owner).await;
+    try_every_scope(&fixture, &ada, &owner).await;
 }
 
 /// Tries every operation with a token of every scope: first what is refused, which changes nothing, then what only
 /// reads, then the rest, deletions last.
-async fn try_every_scope(world: &World, account: &User, owner: &User) {
-    let project = format!("project:{}", world.project);
+async fn try_every_scope(fixture: &OwnerFixture, account: &User, owner: &User) {
+    let project = format!("project:{}", fixture.project);
     let mut users = Vec::new();
     for (kind, scope) in [
         ("read", "read"),
@@ -59,27 +59,27 @@ async fn try_every_scope(world: &World, account: &User, owner: &User) {
     ] {
         users.push((kind, owner.with_token(&restricted(account, scope).await)));
     }
-    let before = world.snapshot().await;
+    let before = fixture.snapshot().await;
     for operation in operations() {
         for (kind, user) in &users {
-            try_refused(world, &operation, kind, user).await;
+            try_refused(fixture, &operation, kind, user).await;
         }
-        assert_eq!(world.snapshot().await, before, "{}", operation.name());
+        assert_eq!(fixture.snapshot().await, before, "{}", operation.name());
     }
     let mut allowed = operations();
     allowed.sort_by_key(order);
     for operation in &allowed {
         for (kind, user) in &users {
             if is_open(operation, kind) {
-                try_allowed(world, operation, user).await;
+                try_allowed(fixture, operation, user).await;
             }
         }
     }
     // The token that made those is good for everything.
     for operation in &allowed {
         if let Rule::OpenTo(_) = rule(operation) {
-            let answer = attempt(owner, operation, &target(world, operation)).await;
-            let code = answer.map(|answer| code(&answer));
+            let response = attempt(owner, operation, &target(fixture, operation)).await;
+            let code = response.map(|response| code(&response));
             assert_ne!(code.as_deref(), Some("insufficient_scope"), "{operation:?}");
         }
     }
@@ -103,15 +103,15 @@ fn order(operation: &Operation) -> (u8, usize) {
 }
 
 /// How its owner would send an operation.
-fn target(world: &World, operation: &Operation) -> Target {
-    match case(world, operation, 7) {
+fn target(fixture: &OwnerFixture, operation: &Operation) -> Target {
+    match case(fixture, operation, 7) {
         Case::Own(path, body) => (path, body),
         Case::Theirs(mut tries) => tries.swap_remove(0).theirs,
-        Case::Public | Case::ForKeys | Case::ForBoth => (world.fill(&operation.path), None),
+        Case::Public | Case::ForKeys | Case::ForBoth => (fixture.fill(&operation.path), None),
     }
 }
 
-/// The answer, or none: a stream has begun.
+/// The response, or none: a stream has begun.
 async fn attempt(user: &User, operation: &Operation, target: &Target) -> Option<ApiResponse> {
     let sent = send(user, operation, &target.0, target.1.as_ref());
     if !operation.path.ends_with("/stream") {
@@ -120,69 +120,69 @@ async fn attempt(user: &User, operation: &Operation, target: &Target) -> Option<
     tokio::time::timeout(STREAM_TIMEOUT, sent).await.ok()
 }
 
-fn code(answer: &ApiResponse) -> String {
-    if answer.has_header("x-error-code") {
-        return answer.header("x-error-code").to_owned();
+fn code(response: &ApiResponse) -> String {
+    if response.has_header("x-error-code") {
+        return response.header("x-error-code").to_owned();
     }
-    let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
     body["data"]["code"].as_str().unwrap_or_default().to_owned()
 }
 
-async fn try_refused(world: &World, operation: &Operation, kind: &str, user: &User) {
+async fn try_refused(fixture: &OwnerFixture, operation: &Operation, kind: &str, user: &User) {
     let scopes = match rule(operation) {
         Rule::Public => return,
         Rule::KeysOnly => {
-            let answer = attempt(user, operation, &target(world, operation)).await;
-            assert_eq!(answer.expect("an answer").status(), 401, "{operation:?}");
+            let response = attempt(user, operation, &target(fixture, operation)).await;
+            assert_eq!(response.expect("a response").status(), 401, "{operation:?}");
             return;
         }
         Rule::OpenTo(scopes) if scopes.contains(&kind) => return,
         Rule::OpenTo(scopes) => scopes,
     };
-    let answer = attempt(user, operation, &target(world, operation)).await;
-    let answer = answer.unwrap_or_else(|| panic!("{kind} opened a stream: {operation:?}"));
-    let mut answer = answer.refused(403, "insufficient_scope").naming("full");
+    let response = attempt(user, operation, &target(fixture, operation)).await;
+    let response = response.unwrap_or_else(|| panic!("{kind} opened a stream: {operation:?}"));
+    let mut response = response.refused(403, "insufficient_scope").naming("full");
     for scope in scopes {
-        answer = answer.naming(scope);
+        response = response.naming(scope);
     }
-    answer.naming(&format!("has the scope {kind}"));
+    response.naming(&format!("has the scope {kind}"));
 }
 
-async fn try_allowed(world: &World, operation: &Operation, user: &User) {
-    let Some(answer) = attempt(user, operation, &target(world, operation)).await else {
+async fn try_allowed(fixture: &OwnerFixture, operation: &Operation, user: &User) {
+    let Some(response) = attempt(user, operation, &target(fixture, operation)).await else {
         return;
     };
     // There is no call to read.
     if operation.path.contains("{callID}") {
-        answer.refused(404, "not_found").naming("the call");
+        response.refused(404, "not_found").naming("the call");
         return;
     }
     let refusals = [401, 403, 404];
     assert!(
-        !refusals.contains(&answer.status()),
+        !refusals.contains(&response.status()),
         "{}",
-        answer.describe()
+        response.describe()
     );
-    assert!(answer.status() < 500, "{}", answer.describe());
+    assert!(response.status() < 500, "{}", response.describe());
     let reads = is_open(operation, "read");
-    assert!(!reads || answer.status() < 300, "{}", answer.describe());
+    assert!(!reads || response.status() < 300, "{}", response.describe());
 }
 
 async fn a_token_for_one_project_sees_no_other(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let world = World::new(app, &ada, &ada).await;
+    let fixture = OwnerFixture::new(app, &ada, &ada).await;
     let own = new_project(&ada, "own-project").await;
     deploy_site(&ada, "own-project").await;
     let domain = json!({"name": "own.example", "project": own});
     ada.post("/v1/domains", &domain).await.assert(201);
     let scope = format!("project:{own}");
     let user = ada.with_token(&restricted(&ada, &scope).await);
-    let before = world.snapshot().await;
+    let before = fixture.snapshot().await;
     for operation in operations() {
         if !is_open(&operation, "project") {
             continue;
         }
-        match case(&world, &operation, 0) {
+        match case(&fixture, &operation, 0) {
             Case::Theirs(tries) => {
                 for Try { theirs, nobodys } in tries {
                     let seen = send(&user, &operation, &theirs.0, theirs.1.as_ref()).await;
@@ -192,14 +192,14 @@ async fn a_token_for_one_project_sees_no_other(app: &TestApp) {
                 }
             }
             Case::Own(path, body) => {
-                let answer = send(&user, &operation, &path, body.as_ref()).await;
-                let text = answer.assert(200).text();
+                let response = send(&user, &operation, &path, body.as_ref()).await;
+                let text = response.assert(200).text();
                 assert!(!text.contains("secret-"), "{text}");
             }
             Case::Public | Case::ForKeys | Case::ForBoth => panic!("{operation:?}"),
         }
     }
-    assert_eq!(world.snapshot().await, before);
+    assert_eq!(fixture.snapshot().await, before);
     let listed = user.get("/v1/projects").await.assert(200).json();
     assert_eq!(listed["projects"].as_array().unwrap().len(), 1);
     assert_eq!(listed["projects"][0]["_id"], own.as_str());
@@ -209,7 +209,7 @@ async fn a_token_for_one_project_sees_no_other(app: &TestApp) {
         (&json!(1), Some("own.example"))
     );
     // Naming a team does not widen it.
-    let team = user.in_team(&world.team);
+    let team = user.in_team(&fixture.team);
     let listed = team.get("/v1/projects").await.assert(200).json();
     assert_eq!(listed["projects"], json!([]));
     deploy_site(&user, "own-project").await;
@@ -228,8 +228,8 @@ async fn administration_needs_a_full_token(app: &TestApp) {
                 let path = operation.path.replace("{id}", "0123456789abcdef01234567");
                 let new = json!({"name": "mine", "baseURL": "http://127.0.0.1:9/v1"});
                 let body = (operation.method != "GET").then_some(new);
-                let answer = send(&user, &operation, &path, body.as_ref()).await;
-                answer.refused(403, "insufficient_scope");
+                let response = send(&user, &operation, &path, body.as_ref()).await;
+                response.refused(403, "insufficient_scope");
             }
         }
     }
@@ -271,13 +271,13 @@ async fn a_token_has_a_scope_and_tells_where_it_was_used(app: &TestApp) {
         json!(7),
         json!(["read"]),
     ] {
-        let answer = ada.post("/v1/api-token", &json!({"scope": bad})).await;
-        answer.refused(400, "invalid").naming("scope");
+        let response = ada.post("/v1/api-token", &json!({"scope": bad})).await;
+        response.refused(400, "invalid").naming("scope");
     }
     for unknown in [foreign.as_str(), "0123456789abcdef01234567"] {
         let scope = format!("project:{unknown}");
-        let answer = ada.post("/v1/api-token", &json!({"scope": scope})).await;
-        answer.refused(400, "project_unknown").naming("scope");
+        let response = ada.post("/v1/api-token", &json!({"scope": scope})).await;
+        response.refused(400, "project_unknown").naming("scope");
     }
 }
 
@@ -291,10 +291,10 @@ async fn a_restricted_token_revokes_only_itself(app: &TestApp) {
         let other = ada.post("/v1/api-token", &new).await.assert(201);
         let user = ada.with_token(&made.field("/api_token"));
         let revoke = |id: String| user.delete(&format!("/v1/tokens/{id}"));
-        let answer = revoke(other.field("/_id")).await;
-        answer.refused(403, "insufficient_scope").naming("full");
-        let answer = user.post("/v1/api-token", &new).await;
-        answer.refused(403, "insufficient_scope").naming("full");
+        let response = revoke(other.field("/_id")).await;
+        response.refused(403, "insufficient_scope").naming("full");
+        let response = user.post("/v1/api-token", &new).await;
+        response.refused(403, "insufficient_scope").naming("full");
         revoke(made.field("/_id")).await.assert(204);
         user.get("/v1/me").await.refused(401, "unauthenticated");
     }
@@ -326,8 +326,8 @@ async fn a_token_that_reads_sees_no_secrets(app: &TestApp) {
     // One method, two operations: without a body it lists.
     let path = "/v2/projects/shop/releases";
     reader.get(path).await.assert(200);
-    let answer = reader.get(path).json(&site()).await;
-    answer.refused(403, "insufficient_scope");
+    let response = reader.get(path).json(&site()).await;
+    response.refused(403, "insufficient_scope");
     deployer.get(path).json(&site()).await.assert(200);
 }
 
@@ -342,6 +342,6 @@ async fn a_stored_answer_belongs_to_its_token(app: &TestApp) {
     let again = make(&ada).await.assert(201);
     assert_eq!(again.header("idempotency-replayed"), "true");
     let reader = ada.with_token(&restricted(&ada, "read").await);
-    let answer = make(&reader).await.refused(403, "insufficient_scope");
-    assert!(!answer.has_header("idempotency-replayed"));
+    let response = make(&reader).await.refused(403, "insufficient_scope");
+    assert!(!response.has_header("idempotency-replayed"));
 }

@@ -1,7 +1,9 @@
 //! What is on record of calls that a server was killed in the middle of.
 
 use super::durability::{STANDSTILL, WINDOW};
-use super::{Backend, InferenceClient, World, chat, chat_response, header, nanos, times};
+use super::{
+    Backend, InferenceClient, InferenceFixture, chat, chat_response, header, nanos, times,
+};
 use crate::support::Server;
 use estrade_mock_upstream::{Action, MockUpstream, event, json, stream_head};
 use estrade_testkit::eventually_or;
@@ -88,8 +90,8 @@ async fn settled(
 
 async fn loses_a_moment_at_most(backend: Backend) {
     let upstream = upstream().await;
-    let world = World::new(backend, &upstream, "").await;
-    let mut server = world.start();
+    let fixture = InferenceFixture::new(backend, &upstream, "").await;
+    let mut server = fixture.start();
     let client = InferenceClient::new(&server, "client", serde_json::json!({})).await;
     let rounds = times(20);
     let mut heard = Vec::new();
@@ -108,7 +110,7 @@ async fn loses_a_moment_at_most(backend: Backend) {
             heard.push((stream, killed));
         }
         waiting.join_all().await;
-        server = world.start();
+        server = fixture.start();
     }
     let mut rows = settled(&client, &server, rounds * (STREAMS + 1)).await;
     let mut late = 0;
@@ -139,7 +141,7 @@ async fn loses_a_moment_at_most(backend: Backend) {
     assert_eq!(all.len(), rounds * (STREAMS + 1));
     let cost = all.iter().map(|row| nanos(&row["cost"])).sum();
     assert_eq!(client.activity(&server).await, (all.len() as u64, cost));
-    world.end(server).await;
+    fixture.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

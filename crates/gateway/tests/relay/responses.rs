@@ -1,7 +1,7 @@
 //! Answers that come as a whole: passed on, metered, kept, made up.
 
 use crate::support::{
-    KEY, MODEL, SECRET, TICKET, TestGateway, chat, chat_answer, error_code, provider_at,
+    KEY, MODEL, SECRET, TICKET, TestGateway, chat, chat_response, error_code, provider_at,
 };
 use estrade_mock_upstream::{Action, MockUpstream, json, send};
 use estrade_model::provider::Preference;
@@ -10,7 +10,7 @@ use serde_json::{Value, json as value};
 
 #[tokio::test]
 async fn a_call_is_passed_on_and_metered() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(12, 34))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(12, 34))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let body = chat(r#" , "odd" : [1e999,"\u00e9"] "#);
     let mut request = gateway
@@ -22,21 +22,21 @@ async fn a_call_is_passed_on_and_metered() {
     request
         .headers_mut()
         .insert("x-private", "1".parse().unwrap());
-    let answer = gateway.caller().call(request).await;
+    let response = gateway.caller().call(request).await;
 
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.text(), chat_answer(12, 34));
-    assert_eq!(answer.header("x-estrade-provider"), "acme");
-    assert_eq!(answer.header("x-estrade-upstream-model"), "large-v1");
-    assert_eq!(answer.header("x-estrade-attempts"), "1");
-    assert_eq!(answer.header("content-type"), "application/json");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.text(), chat_response(12, 34));
+    assert_eq!(response.header("x-estrade-provider"), "acme");
+    assert_eq!(response.header("x-estrade-upstream-model"), "large-v1");
+    assert_eq!(response.header("x-estrade-attempts"), "1");
+    assert_eq!(response.header("content-type"), "application/json");
     for gone in [
         "server",
         "set-cookie",
         "openai-organization",
         "x-ratelimit-limit-requests",
     ] {
-        assert_eq!(answer.header(gone), "", "{gone}");
+        assert_eq!(response.header(gone), "", "{gone}");
     }
     let asked = &provider.requests()[0];
     assert_eq!(asked.body, body.replace(MODEL, "large-v1"));
@@ -65,7 +65,7 @@ async fn a_call_is_passed_on_and_metered() {
 
     let (ticket, call) = gateway.ledger.wait(1).await.remove(0);
     assert_eq!(ticket, TICKET);
-    assert_eq!(answer.header("x-estrade-call"), call.id.to_string());
+    assert_eq!(response.header("x-estrade-call"), call.id.to_string());
     assert_eq!(
         (call.status, call.attempts, &*call.model, &*call.provider),
         (200, 1, MODEL, "acme")
@@ -84,7 +84,7 @@ async fn a_call_is_passed_on_and_metered() {
 #[tokio::test]
 async fn connections_are_used_again_and_dead_ones_are_replaced() {
     let provider = MockUpstream::new(|number| {
-        let mut acts = json(200, &chat_answer(1, 1));
+        let mut acts = json(200, &chat_response(1, 1));
         if number == 2 {
             acts.push(Action::Close);
         }
@@ -93,9 +93,12 @@ async fn connections_are_used_again_and_dead_ones_are_replaced() {
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     for round in 0..6 {
-        let answer = gateway.caller().chat(&chat("")).await;
+        let response = gateway.caller().chat(&chat("")).await;
         assert_eq!(
-            (answer.status.as_u16(), answer.header("x-estrade-attempts")),
+            (
+                response.status.as_u16(),
+                response.header("x-estrade-attempts")
+            ),
             (200, "1"),
             "{round}"
         );
@@ -106,7 +109,7 @@ async fn connections_are_used_again_and_dead_ones_are_replaced() {
 
 #[tokio::test]
 async fn connections_that_nobody_needs_are_closed() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.idle_timeout = std::time::Duration::from_secs(3);
     })
@@ -127,16 +130,19 @@ async fn a_connection_that_dies_under_a_question_is_replaced_at_once() {
     // It reads the second request, and hangs up without a word.
     let provider = MockUpstream::new(|number| match number {
         1 => vec![Action::Close],
-        _ => json(200, &chat_answer(1, 1)),
+        _ => json(200, &chat_response(1, 1)),
     })
     .await;
     let mut acme = provider_at("acme", provider.address);
     acme.retries = 0;
     let gateway = TestGateway::new(&[acme]).await;
     for attempts in ["1", "2"] {
-        let answer = gateway.caller().chat(&chat("")).await;
+        let response = gateway.caller().chat(&chat("")).await;
         assert_eq!(
-            (answer.status.as_u16(), answer.header("x-estrade-attempts")),
+            (
+                response.status.as_u16(),
+                response.header("x-estrade-attempts")
+            ),
             (200, attempts)
         );
     }
@@ -152,14 +158,17 @@ async fn a_connection_that_says_goodbye_under_a_question_is_replaced_as_well() {
             send("HTTP/1.1 408 Late\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),
             Action::Close,
         ],
-        _ => json(200, &chat_answer(1, 1)),
+        _ => json(200, &chat_response(1, 1)),
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     for attempts in ["1", "2"] {
-        let answer = gateway.caller().chat(&chat("")).await;
+        let response = gateway.caller().chat(&chat("")).await;
         assert_eq!(
-            (answer.status.as_u16(), answer.header("x-estrade-attempts")),
+            (
+                response.status.as_u16(),
+                response.header("x-estrade-attempts")
+            ),
             (200, attempts)
         );
     }
@@ -172,7 +181,7 @@ async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
             Action::Sleep(std::time::Duration::from_millis(600)),
             Action::Close,
         ],
-        _ => json(200, &chat_answer(1, 1)),
+        _ => json(200, &chat_response(1, 1)),
     })
     .await;
     let mut acme = provider_at("acme", provider.address);
@@ -189,10 +198,10 @@ async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
 }
 
 #[tokio::test]
-async fn a_question_that_got_an_interim_answer_is_not_sent_again_unasked() {
+async fn a_question_that_got_an_interim_response_is_not_sent_again_unasked() {
     let provider = MockUpstream::new(|number| match number {
         1 => vec![send("HTTP/1.1 100 Continue\r\n\r\n"), Action::Close],
-        _ => json(200, &chat_answer(1, 1)),
+        _ => json(200, &chat_response(1, 1)),
     })
     .await;
     let mut acme = provider_at("acme", provider.address);
@@ -210,7 +219,7 @@ async fn a_question_that_got_an_interim_answer_is_not_sent_again_unasked() {
 #[tokio::test]
 async fn answers_in_chunks_and_until_the_end_are_whole() {
     let provider = MockUpstream::new(|number| {
-        let body = chat_answer(5, 6);
+        let body = chat_response(5, 6);
         let (one, two) = body.split_at(70);
         match number {
             0 => vec![
@@ -230,8 +239,8 @@ async fn answers_in_chunks_and_until_the_end_are_whole() {
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     for round in 0..3 {
-        let answer = gateway.caller().chat(&chat("")).await;
-        assert_eq!(answer.text(), chat_answer(5, 6), "{round}");
+        let response = gateway.caller().chat(&chat("")).await;
+        assert_eq!(response.text(), chat_response(5, 6), "{round}");
     }
     for (_, call) in gateway.ledger.wait(3).await {
         assert_eq!(
@@ -285,8 +294,8 @@ async fn embeddings_and_images_have_their_paths() {
 }
 
 #[tokio::test]
-async fn a_deterministic_answer_is_kept_for_its_owner() {
-    let provider = MockUpstream::new(|_| json(200, &chat_answer(3, 4))).await;
+async fn a_deterministic_response_is_kept_for_its_owner() {
+    let provider = MockUpstream::new(|_| json(200, &chat_response(3, 4))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.add_key("saving", |key, _| key.cache = true);
     gateway.add_key("other", |key, _| {
@@ -296,9 +305,9 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
     let hit = |key: &'static str, body: String| {
         let caller = gateway.caller_with(key);
         async move {
-            let answer = caller.chat(&body).await;
-            assert_eq!(answer.text(), chat_answer(3, 4));
-            answer.header("x-estrade-cache").to_owned()
+            let response = caller.chat(&body).await;
+            assert_eq!(response.text(), chat_response(3, 4));
+            response.header("x-estrade-cache").to_owned()
         }
     };
     let cold = || chat(r#","temperature":0"#);
@@ -329,8 +338,8 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
     other
         .headers_mut()
         .insert("openai-beta", "new=v2".parse().unwrap());
-    let answer = gateway.caller().call(other).await;
-    assert_eq!(answer.header("x-estrade-cache"), "miss");
+    let response = gateway.caller().call(other).await;
+    assert_eq!(response.header("x-estrade-cache"), "miss");
     let rows = gateway.ledger.wait(8).await;
     let (_, kept) = &rows[1];
     assert!(kept.cached && kept.cost.nanos() == 0 && kept.attempts == 0);
@@ -364,9 +373,9 @@ async fn what_is_no_whole_object_or_has_an_error_is_not_kept() {
     // As a whole and in chunks, each twice.
     for number in 0..bodies.len() * 4 {
         let cold = chat(&format!(r#","temperature":0,"x":{}"#, number / 2));
-        let answer = gateway.caller_with("saving").chat(&cold).await;
-        assert_eq!(answer.text(), bodies[number / 4]);
-        assert_eq!(answer.header("x-estrade-cache"), "miss", "{number}");
+        let response = gateway.caller_with("saving").chat(&cold).await;
+        assert_eq!(response.text(), bodies[number / 4]);
+        assert_eq!(response.header("x-estrade-cache"), "miss", "{number}");
     }
 }
 
@@ -374,15 +383,15 @@ async fn what_is_no_whole_object_or_has_an_error_is_not_kept() {
 async fn the_built_in_model_answers_without_a_provider() {
     let gateway = TestGateway::new(&[]).await;
     let body = r#"{"model":"estrade/echo","messages":[{"role":"user","content":"moin"}]}"#;
-    let answer = gateway.caller().chat(body).await;
-    let said: Value = serde_json::from_slice(&answer.body).unwrap();
+    let response = gateway.caller().chat(body).await;
+    let said: Value = serde_json::from_slice(&response.body).unwrap();
     assert!(
         said["choices"][0]["message"]["content"]
             .as_str()
             .unwrap()
             .ends_with("moin")
     );
-    assert_eq!(answer.header("x-estrade-provider"), "estrade");
+    assert_eq!(response.header("x-estrade-provider"), "estrade");
     let call = gateway.ledger.only().await;
     assert_eq!(
         (&*call.provider, call.cost.nanos(), call.estimated),
@@ -407,10 +416,10 @@ async fn models_are_listed_as_far_as_a_key_may_use_them() {
     let list = |key: &'static str| {
         let caller = gateway.caller_with(key);
         async move {
-            let answer = caller
+            let response = caller
                 .call(caller.request(Method::GET, "/api/v1/w1/models", ""))
                 .await;
-            serde_json::from_slice::<Value>(&answer.body).unwrap()
+            serde_json::from_slice::<Value>(&response.body).unwrap()
         }
     };
     let all = list(KEY).await;
@@ -447,18 +456,18 @@ async fn models_are_listed_as_far_as_a_key_may_use_them() {
 
 #[tokio::test]
 async fn a_workspace_gets_what_it_prefers() {
-    let dear = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
-    let cheap = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let dear = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
+    let cheap = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let mut second = provider_at("cheap", cheap.address);
     second.models[0].price.prompt = "0.1".parse().unwrap();
     let gateway = TestGateway::new(&[provider_at("dear", dear.address), second]).await;
     gateway.add_key("thrifty", |_, workspace| {
         workspace.preference = Preference::Price;
     });
-    let answer = gateway.caller_with("thrifty").chat(&chat("")).await;
-    assert_eq!(answer.header("x-estrade-provider"), "cheap");
-    let answer = gateway.caller().chat(&chat("")).await;
-    assert_eq!(answer.header("x-estrade-provider"), "dear");
+    let response = gateway.caller_with("thrifty").chat(&chat("")).await;
+    assert_eq!(response.header("x-estrade-provider"), "cheap");
+    let response = gateway.caller().chat(&chat("")).await;
+    assert_eq!(response.header("x-estrade-provider"), "dear");
     let snapshot = gateway.gateway.snapshot();
     let counted: Vec<_> = snapshot
         .iter()
