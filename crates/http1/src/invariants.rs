@@ -146,7 +146,7 @@ fn decode_chunks_with_httparse(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
         let rest = bytes.get(at..)?;
         let end = rest.iter().position(|byte| *byte == b'\n')?;
         at += end + 1;
-        if matches!(&rest[..end], [] | [b'\r']) {
+        if rest[..end] == *b"\r" {
             return Some((data, bytes.len() - at));
         }
     }
