@@ -35,7 +35,7 @@ pub(crate) struct BuildContext<'a> {
 pub(crate) enum OutputKind {
     /// Something that is started like this.
     Runs(Command),
-    /// Files in the folder [`crate::plan::SITE`] of the stage `build`.
+    /// Files in the folder [`crate::build_plan::SITE`] of the stage `build`.
     Static {
         spa: bool,
         /// Where the build may have left them.

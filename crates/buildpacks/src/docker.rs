@@ -1,10 +1,10 @@
 //! Platform `docker`: the user's own Dockerfile, as it is, on images that everybody may use.
 
 use crate::bases;
+use crate::build_plan::{BuildPlan, Dockerfile, Outcome};
 use crate::context::BuildContext;
 use crate::error::{Result, refused};
 use crate::ignore::IgnoreRules;
-use crate::plan::{BuildPlan, Dockerfile, Outcome};
 
 /// The user's Dockerfile: the one that they name, else the usual one.
 pub(crate) fn plan(mut context: BuildContext<'_>) -> Result<BuildPlan> {

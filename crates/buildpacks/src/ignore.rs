@@ -2,10 +2,8 @@
 
 use crate::error::{Result, refused};
 use crate::pattern::Pattern;
-use crate::sources::Tree;
+use crate::sources::{IGNORE_FILE as FILE, Tree};
 
-/// The file in which users write such rules.
-pub(crate) const FILE: &str = ".dockerignore";
 /// Most rules.
 const MAX_RULES: usize = 1000;
 /// Longest rule, in bytes.

@@ -8,6 +8,7 @@
 //! parsed into strict types before they are used; commands become JSON arrays.
 
 mod bases;
+mod build_plan;
 mod command;
 mod context;
 mod detect;
@@ -23,6 +24,7 @@ mod images;
 mod instructions;
 mod javascript;
 mod node;
+mod package;
 mod pattern;
 mod php;
 mod plan;
@@ -34,13 +36,14 @@ mod sources;
 mod version;
 
 pub use bases::{Base, Bases, check_triggers};
+pub use build_plan::{BuildPlan, Dockerfile, NO_SITE, Outcome};
 pub use detect::detect;
 pub use dockerfile::RUN_AS;
 pub use error::PlanError;
 pub use frameworks::Detected;
 pub use ignore::IgnoreRules;
 pub use images::BaseImages;
-pub use plan::{BuildPlan, Dockerfile, NO_SITE, Outcome, plan};
+pub use plan::plan;
 pub use readable::readable_step;
 pub use settings::{BuildArg, Settings};
 pub use sources::Sources;

@@ -1,112 +1,18 @@
-//! The plan of a build, and which platform makes it.
+//! Which buildpack makes the plan of a build, and what all plans end with.
 
-use crate::bases::{self, Bases};
+use crate::bases;
+use crate::build_plan::{BuildPlan, Dockerfile, OWN_NAME, Outcome, SITE};
 use crate::command::Command;
 use crate::context::{BuildContext, OutputKind};
 use crate::detect::resolve;
 use crate::error::{Result, refused};
 use crate::frameworks::{Facts, Output};
-use crate::ignore::{FILE as IGNORE_FILE, IgnoreRules, SECRETS};
+use crate::ignore::{IgnoreRules, SECRETS};
 use crate::images::BaseImages;
-use crate::settings::{BuildArg, Settings};
+use crate::settings::Settings;
 use crate::sources::{Sources, Tree};
 use crate::{docker, dotnet, go, node, php, python};
 use estrade_model::platform::Platform;
-
-/// The folder of an image in which static files are.
-pub(crate) const SITE: &str = "/site";
-/// The exit code of the step that finds no site.
-pub const NO_SITE: i64 = 66;
-/// What a Dockerfile of ours is called beside the user's files.
-const OWN_NAME: &str = ".estrade.Dockerfile";
-
-/// How sources become an image.
-#[derive(Debug)]
-pub struct BuildPlan {
-    /// What the engine builds.
-    pub dockerfile: Dockerfile,
-    /// Which files of the sources it does not get to see.
-    pub ignore: IgnoreRules,
-    /// Arguments for the engine; their values may be secret.
-    pub build_args: Vec<BuildArg>,
-    /// Whether layers of earlier builds may be used.
-    pub cache: bool,
-    /// What the image is for.
-    pub outcome: Outcome,
-    /// Lines for the build log: what was found, and why it was decided so.
-    pub notes: Vec<String>,
-}
-
-/// Where the Dockerfile is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Dockerfile {
-    /// Among the user's files.
-    Theirs {
-        /// Its path.
-        path: String,
-        /// What it builds on.
-        bases: Bases,
-    },
-    /// Made here.
-    Ours {
-        /// Its text.
-        text: String,
-        /// What it builds on.
-        bases: Bases,
-    },
-}
-
-/// What an image is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It runs.
-    Runs {
-        /// The words to start it with instead of its own, for `Cmd` of a container.
-        command: Option<Vec<String>>,
-        /// Where the app listens. It is told so by the environment variable `PORT`.
-        port: u16,
-    },
-    /// It holds files that are taken out and served.
-    Static {
-        /// The absolute path of their folder.
-        folder: &'static str,
-        /// Whether paths without a file show `index.html`, unless settings say otherwise.
-        spa: bool,
-        /// The folders of the sources that the build may have written them to. The step that looks for them ends with
-        /// [`NO_SITE`] when none has an `index.html`.
-        looked_in: Vec<String>,
-    },
-}
-
-impl BuildPlan {
-    /// The path of the Dockerfile in the build context.
-    pub fn dockerfile_path(&self) -> &str {
-        match &self.dockerfile {
-            Dockerfile::Theirs { path, .. } => path,
-            Dockerfile::Ours { .. } => OWN_NAME,
-        }
-    }
-
-    /// The images that it builds on.
-    pub fn bases(&self) -> &Bases {
-        match &self.dockerfile {
-            Dockerfile::Theirs { bases, .. } | Dockerfile::Ours { bases, .. } => bases,
-        }
-    }
-
-    /// Files to put into the build context beside (or, by name, instead of) the user's: the Dockerfile as the engine
-    /// gets it, and what keeps ours out of the image.
-    pub fn added_files(&self, dockerfile: String) -> Vec<(String, String)> {
-        let file = |path: &str, text: String| (path.to_owned(), text);
-        match &self.dockerfile {
-            Dockerfile::Theirs { path, .. } => vec![file(path, dockerfile)],
-            Dockerfile::Ours { .. } => vec![
-                file(OWN_NAME, dockerfile),
-                file(IGNORE_FILE, format!("{OWN_NAME}\n{IGNORE_FILE}\n")),
-            ],
-        }
-    }
-}
 
 /// Plans the build of a platform's sources.
 pub fn plan(
@@ -140,7 +46,8 @@ pub fn plan(
     if platform == Platform::Docker || context.settings.dockerfile().is_some() {
         return docker::plan(context);
     }
-    context.tree.hide(&IgnoreRules::of_user(&context.tree)?);
+    let hidden = IgnoreRules::of_user(&context.tree)?;
+    context.tree.hide(|path| hidden.excludes(path));
     if context.tree.has("Dockerfile") {
         context.note(format!(
             "Dockerfile is not used: the platform is {platform}, not docker"

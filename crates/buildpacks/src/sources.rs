@@ -1,12 +1,13 @@
 //! The sources of a release, as a plan sees them: names, and the beginnings of a few files.
 
 use crate::error::{PlanError, Result, refused};
-use crate::ignore::{FILE as IGNORE_FILE, IgnoreRules};
 use estrade_model::paths::FilePath;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
+/// The file in which users say what the build does not get to see.
+pub(crate) const IGNORE_FILE: &str = ".dockerignore";
 /// Largest manifest that is read, in bytes: lock files of large projects are this long.
 pub(crate) const MAX_FILE_BYTES: usize = 1024 * 1024;
 
@@ -53,8 +54,8 @@ impl<'s> Tree<'s> {
 
     /// Hides what the build will not see, so that nothing is copied that is not there. Such a file
     /// can still say something, as `.nvmrc` does.
-    pub(crate) fn hide(&mut self, rules: &IgnoreRules) {
-        let excluded = |path: &&str| rules.excludes(path);
+    pub(crate) fn hide(&mut self, is_excluded: impl Fn(&str) -> bool) {
+        let excluded = |path: &&str| is_excluded(path);
         self.hidden = self.paths.iter().copied().filter(excluded).collect();
         self.paths.retain(|path| !self.hidden.contains(path));
     }

@@ -1,6 +1,7 @@
 //! The command line: what can be said, and the help that explains it.
 
-use crate::client::args::{ClientCommand, ServerOptions};
+use crate::client::args::ClientCommand;
+use crate::client::options::ServerOptions;
 use crate::config::{DatabaseUrl, Flags, Invalid, Tls, parse_listen};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;

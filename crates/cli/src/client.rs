@@ -21,6 +21,7 @@ pub mod keys;
 pub mod login;
 pub mod logs;
 pub mod open_browser;
+pub mod options;
 pub mod output;
 pub mod progress;
 pub mod projects;
@@ -37,12 +38,20 @@ pub mod tokens;
 pub mod workspaces;
 
 use crate::printer::Printer;
-use args::{ClientCommand, ServerOptions};
+use args::ClientCommand;
+use options::ServerOptions;
 use session::Session;
 use std::process::ExitCode;
 
 /// Runs a command; its exit code says what kind of failure there was.
-pub fn run(command: &ClientCommand, options: &ServerOptions, quiet: bool) -> ExitCode {
+///
+/// `definition` makes that of the whole command line, for what is written from it.
+pub fn run(
+    command: &ClientCommand,
+    options: &ServerOptions,
+    quiet: bool,
+    definition: fn() -> clap::Command,
+) -> ExitCode {
     let printer = Printer::new(quiet);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -50,7 +59,7 @@ pub fn run(command: &ClientCommand, options: &ServerOptions, quiet: bool) -> Exi
         .build();
     let outcome = match runtime {
         Ok(runtime) => {
-            let outcome = runtime.block_on(dispatch(command, options, printer));
+            let outcome = runtime.block_on(dispatch(command, options, printer, definition));
             // After Ctrl-C a thread may still read a slow disk or wait for an answer: it does not hold the process.
             runtime.shutdown_background();
             outcome
@@ -64,6 +73,7 @@ async fn dispatch(
     command: &ClientCommand,
     options: &ServerOptions,
     printer: Printer,
+    definition: fn() -> clap::Command,
 ) -> anyhow::Result<ExitCode> {
     let session = Session::new(options, printer);
     match command {
@@ -87,8 +97,8 @@ async fn dispatch(
         ClientCommand::Tokens(command) => tokens::run(command, &session).await?,
         ClientCommand::Teams(command) => teams::run(command, &session).await?,
         ClientCommand::Api(args) => return api::run(args, &session).await,
-        ClientCommand::Completions(args) => completions::run(args, &session)?,
-        ClientCommand::Man(args) => completions::write_man_pages(args, &session)?,
+        ClientCommand::Completions(args) => completions::run(args, &session, definition())?,
+        ClientCommand::Man(args) => completions::write_man_pages(args, &session, definition())?,
     }
     Ok(ExitCode::SUCCESS)
 }

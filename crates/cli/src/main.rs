@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         }
     };
     if let Command::Client(command) = &cli.command {
-        return client::run(command, &cli.server, cli.quiet);
+        return client::run(command, &cli.server, cli.quiet, args::command);
     }
     let printer = Printer::new(cli.quiet);
     let loaded = match config::load(cli.flags(), &Environment::of_process()) {

@@ -1,8 +1,9 @@
 //! Finds out what sources are, by the table.
 
-use super::{Facts, Framework, Output, PythonFile, Server, Sign, Site, Variant, all};
+use super::table::all;
+use super::{Facts, Framework, Output, PythonFile, Server, Sign, Site, Variant};
 use crate::error::{Result, refused};
-use crate::node::package::{FILE as PACKAGE, Package};
+use crate::package::{FILE as PACKAGE, Package};
 use crate::sources::depth;
 use estrade_model::platform::Platform;
 

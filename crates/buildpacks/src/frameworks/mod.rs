@@ -15,7 +15,6 @@ pub(crate) use find::{
     Found, choose, choose_next, python_starts, refuse_several, server_for, site_for,
 };
 pub(crate) use sign::{Facts, Sign, is_for_development};
-use table::all;
 
 use estrade_model::platform::Platform;
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::hosting::Hosting;
 use crate::javascript::says;
-use crate::node::package::{FILE as PACKAGE, Package};
+use crate::package::{FILE as PACKAGE, Package, main_file};
 use crate::sources::{Tree, depth, extension_of};
 use std::collections::HashSet;
 
@@ -181,7 +181,7 @@ impl<'f, 's> Facts<'f, 's> {
         };
         match package.script("start") {
             Some(script) => !is_for_development(script),
-            None => crate::node::main_file(package, self.tree).is_some(),
+            None => main_file(package, self.tree).is_some(),
         }
     }
 

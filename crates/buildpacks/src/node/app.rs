@@ -1,12 +1,12 @@
 //! Platforms `node` and `next`, and servers that `auto` finds: apps that run on Node.js.
 
-use super::package::FILE;
 use super::pages::site;
 use super::start::Started;
 use super::{Project, Rest};
 use crate::context::{BuildContext, OutputKind, SeparateLayer};
 use crate::error::{Result, refused};
 use crate::frameworks::{Facts, Keep, SERVER, Server, VARIANT, Variant, choose_next, server_for};
+use crate::package::FILE;
 use estrade_model::platform::Platform;
 
 /// Platform `node`.

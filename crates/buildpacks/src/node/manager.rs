@@ -1,8 +1,8 @@
 //! Package managers: which one a project uses, and what it is told to do.
 
-use super::package::{FILE, Package};
 use crate::context::BuildContext;
 use crate::error::{Result, refused};
+use crate::package::{FILE, Package};
 use crate::sources::Tree;
 use crate::version::Version;
 

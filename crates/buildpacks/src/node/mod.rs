@@ -2,13 +2,12 @@
 
 mod app;
 mod manager;
-pub(crate) mod package;
 mod pages;
 mod start;
+mod version;
 
 pub(crate) use app::{app, next};
 pub(crate) use pages::{TAKE, pages};
-pub(crate) use start::main_file;
 
 use crate::command::Command;
 use crate::context::BuildContext;
@@ -16,8 +15,8 @@ use crate::error::Result;
 use crate::frameworks::Variant;
 use crate::hosting::Hosting;
 use crate::images::Image;
+use crate::package::{FILE, Package};
 use manager::Manager;
-use package::{FILE, Package};
 
 /// A project of Node.js.
 pub(crate) struct Project {
@@ -44,7 +43,7 @@ impl Project {
         setting: &[&str],
     ) -> Result<Self> {
         let package = Package::read(&context.tree)?;
-        let requested = package::version(context, &package, setting)?;
+        let requested = version::requested(context, &package, setting)?;
         let image = context.base(image, "Node.js", requested.as_ref());
         let manager = Manager::find(context, &package)?;
         Ok(Self {

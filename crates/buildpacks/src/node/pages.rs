@@ -1,11 +1,11 @@
 //! Platforms `react`, `vue` and `angular`: they are built once and end as static files.
 
-use super::package::FILE;
 use super::{Project, Rest};
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
 use crate::frameworks::{Facts, Found, Place, VARIANT, Variant, refuse_several, site_for};
 use crate::javascript::plain_value;
+use crate::package::FILE;
 use crate::sources::Tree;
 use estrade_model::paths::FilePath;
 use estrade_model::platform::Platform;

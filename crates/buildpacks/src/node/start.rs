@@ -1,27 +1,12 @@
 //! What starts an app of Node.js.
 
 use super::Project;
-use super::package::{FILE, Package};
 use crate::command::Command;
 use crate::context::BuildContext;
 use crate::error::Result;
 use crate::frameworks::{Server, Start, is_for_development};
-use crate::sources::{Tree, extension_of};
-
-/// Files that are started when nobody says what to start.
-const MAINS: [&str; 8] = [
-    "server.js",
-    "index.js",
-    "app.js",
-    "main.js",
-    "server.mjs",
-    "index.mjs",
-    "app.mjs",
-    "main.mjs",
-];
-
-/// Where builds write to that `main` of a package may be in.
-const WRITTEN: [&str; 3] = ["dist/", "build/", "lib/"];
+use crate::package::{FILE, main_file};
+use crate::sources::extension_of;
 
 /// How an app is started.
 pub(super) struct Started {
@@ -126,16 +111,4 @@ fn usual(command: Command) -> Started {
         command,
         is_usual: true,
     }
-}
-
-/// The file that a package says is its main one, or that is usually called so.
-pub(crate) fn main_file(package: &Package, tree: &Tree<'_>) -> Option<String> {
-    let main = package
-        .text("main")
-        .map(|main| main.strip_prefix("./").unwrap_or(main));
-    let is_built = |main: &&str| {
-        package.script("build").is_some() && WRITTEN.iter().any(|folder| main.starts_with(folder))
-    };
-    let main = main.filter(|main| tree.has(main) || is_built(main));
-    main.or_else(|| tree.first(&MAINS)).map(str::to_owned)
 }

@@ -1,7 +1,7 @@
 //! `estrade completions` and `estrade man`: what shells and `man` read, made from the same definition as the help.
 
 use super::session::Session;
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 use estrade_client::ClientError;
 use std::path::PathBuf;
@@ -29,15 +29,15 @@ pub struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-pub fn run(args: &CompletionsArgs, session: &Session<'_>) -> anyhow::Result<()> {
+/// Prints what a shell reads; `definition` is that of the command line.
+pub fn run(
+    args: &CompletionsArgs,
+    session: &Session<'_>,
+    mut definition: Command,
+) -> anyhow::Result<()> {
     refuse_json(session)?;
     let mut script = Vec::new();
-    clap_complete::generate(
-        args.shell,
-        &mut crate::args::command(),
-        "estrade",
-        &mut script,
-    );
+    clap_complete::generate(args.shell, &mut definition, "estrade", &mut script);
     crate::printer::write(&script)?;
     Ok(())
 }
@@ -51,17 +51,20 @@ fn refuse_json(session: &Session<'_>) -> estrade_client::Result<()> {
     Ok(())
 }
 
-pub fn write_man_pages(args: &ManArgs, session: &Session<'_>) -> anyhow::Result<()> {
+pub fn write_man_pages(
+    args: &ManArgs,
+    session: &Session<'_>,
+    definition: Command,
+) -> anyhow::Result<()> {
     refuse_json(session)?;
-    let command = crate::args::command();
     let Some(directory) = &args.dir else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(command).render(&mut page)?;
+        clap_mangen::Man::new(definition).render(&mut page)?;
         crate::printer::write(&page)?;
         return Ok(());
     };
     std::fs::create_dir_all(directory)?;
-    clap_mangen::generate_to(command, directory)?;
+    clap_mangen::generate_to(definition, directory)?;
     session
         .output
         .printer

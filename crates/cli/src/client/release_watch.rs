@@ -1,7 +1,6 @@
 //! Follows a release: its build log line by line, until its state is final.
 
 use super::output::Output;
-use super::releases::release_path;
 use estrade_client::text::neutralize;
 use estrade_client::url::segment;
 use estrade_client::wire::{BuildLogs, ReleaseBody};
@@ -17,6 +16,11 @@ const WAIT_SECONDS: u64 = 25;
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// How long its response may take.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(WAIT_SECONDS + 30);
+
+/// The path of a release.
+pub fn release_path(id: &str) -> Result<String> {
+    Ok(format!("/v1/releases/{}", segment(id)?))
+}
 
 /// Writes the build log to stderr and returns the document of the release when it has ended.
 ///

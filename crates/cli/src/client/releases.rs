@@ -4,7 +4,7 @@ use super::failure::RELEASE_FAILED;
 use super::format::{now, relative, relative_or};
 use super::output::Output;
 use super::projects::path_of;
-use super::release_watch::watch;
+use super::release_watch::{release_path, watch};
 use super::selection::ProjectOption;
 use super::session::Session;
 use clap::{Args, Subcommand};
@@ -164,11 +164,6 @@ async fn list<T: serde::de::DeserializeOwned>(
 ) -> Result<T> {
     let request = client.request(Method::GET, &format!("{}/releases", path_of(project)?));
     request.query("count", count).query("page", 1).json().await
-}
-
-/// The path of a release.
-pub fn release_path(id: &str) -> Result<String> {
-    Ok(format!("/v1/releases/{}", segment(id)?))
 }
 
 /// Follows a release to its end and prints how it ended.

@@ -1,6 +1,6 @@
 //! Which server a command talks to, as whom, and how it prints.
 
-use super::args::ServerOptions;
+use super::options::ServerOptions;
 use super::output::Output;
 use crate::printer::Printer;
 use estrade_client::contexts::{Context, ContextStore, Contexts, Credential, Kept, Login};

@@ -1,32 +1,11 @@
-//! `package.json`, and which Node.js a project asks for.
+//! `package.json`: dependencies, scripts, and the main file.
 
-use crate::context::{BuildContext, RequestedVersion};
 use crate::error::{Result, refused};
-use crate::images::BaseImages;
 use crate::sources::Tree;
-use crate::version::{Range, Tilde, Version};
 use serde_json::{Map, Value};
 
 pub(crate) const FILE: &str = "package.json";
 
-/// Versions with images of their own, beside the usual one.
-const KNOWN: [Version; 6] = [
-    Version::major(14),
-    Version::major(16),
-    Version::major(18),
-    Version::major(20),
-    Version::major(22),
-    Version::major(24),
-];
-/// Names of long-term versions, as `.nvmrc` has them.
-const NAMED: [(&str, u32); 6] = [
-    ("fermium", 14),
-    ("gallium", 16),
-    ("hydrogen", 18),
-    ("iron", 20),
-    ("jod", 22),
-    ("krypton", 24),
-];
 /// Scripts that a package manager runs when it installs, and that may need any file.
 const AT_INSTALL: [&str; 5] = [
     "preinstall",
@@ -35,6 +14,19 @@ const AT_INSTALL: [&str; 5] = [
     "prepare",
     "preprepare",
 ];
+/// Files that are started when nobody says what to start.
+const MAINS: [&str; 8] = [
+    "server.js",
+    "index.js",
+    "app.js",
+    "main.js",
+    "server.mjs",
+    "index.mjs",
+    "app.mjs",
+    "main.mjs",
+];
+/// Where builds write to that `main` of a package may be in.
+const WRITTEN: [&str; 3] = ["dist/", "build/", "lib/"];
 /// Programs that are not called like their package.
 const PROGRAMS: [(&str, &str); 4] = [
     ("nest", "@nestjs/cli"),
@@ -169,89 +161,20 @@ impl Package {
         })
     }
 
-    fn engine(&self) -> Option<&str> {
+    /// The versions of Node.js that it says it runs on.
+    pub(crate) fn engine(&self) -> Option<&str> {
         self.0.get("engines")?.get("node")?.as_str()
     }
 }
 
-/// The Node.js that a project asks for: settings, `.nvmrc`, `.node-version`, `engines`.
-pub(crate) fn version(
-    context: &BuildContext<'_>,
-    package: &Package,
-    setting: &[&str],
-) -> Result<Option<RequestedVersion>> {
-    if let Some(version) = context.settings.version(setting)? {
-        let place = "platformConfig".to_owned();
-        return Ok(Some(RequestedVersion { version, place }));
-    }
-    for file in [".nvmrc", ".node-version"] {
-        let Some(text) = context.tree.text(file)? else {
-            continue;
-        };
-        let lines = text
-            .lines()
-            .map(|line| line.split('#').next().unwrap_or_default().trim());
-        let line = lines
-            .filter(|line| !line.is_empty())
-            .map(str::to_owned)
-            .next();
-        let line = line.unwrap_or_default();
-        let version = named_version(&line).ok_or_else(|| {
-            refused(
-                file,
-                format!("`{line}` is no version of Node.js; write one such as 22"),
-            )
-        })?;
-        let place = file.to_owned();
-        return Ok(version.map(|version| RequestedVersion { version, place }));
-    }
-    let Some(text) = package.engine() else {
-        return Ok(None);
+/// The file that a package says is its main one, or that is usually called so.
+pub(crate) fn main_file(package: &Package, tree: &Tree<'_>) -> Option<String> {
+    let main = package
+        .text("main")
+        .map(|main| main.strip_prefix("./").unwrap_or(main));
+    let is_built = |main: &&str| {
+        package.script("build").is_some() && WRITTEN.iter().any(|folder| main.starts_with(folder))
     };
-    let usual = BaseImages::usual("node");
-    let range = Range::parse(text, Tilde::Minor);
-    let version = range
-        .and_then(|range| range.choose(usual, &KNOWN))
-        .ok_or_else(|| {
-            let advice =
-                format!("engines.node `{text}` fits no known version; write one such as `>=20`");
-            refused(FILE, advice)
-        })?;
-    let place = format!("engines in {FILE} ({text})");
-    Ok(Some(RequestedVersion { version, place }))
-}
-
-/// `20.1`, `v18`, `lts/iron`; those that mean the newest are left to us.
-#[expect(
-    clippy::option_option,
-    reason = "no version at all, and none in particular"
-)]
-fn named_version(text: &str) -> Option<Option<Version>> {
-    if matches!(
-        text,
-        "node" | "stable" | "latest" | "current" | "lts/*" | "lts"
-    ) {
-        return Some(None);
-    }
-    let name = text.strip_prefix("lts/").map(str::to_ascii_lowercase);
-    let named = NAMED
-        .iter()
-        .find(|(known, _)| Some(*known) == name.as_deref());
-    let named = named.map(|(_, major)| Version::major(*major));
-    named.or_else(|| Version::parse(text)).map(Some)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_versions_are_known() {
-        let shown = |text| named_version(text).map(|v| v.map(|v| v.to_string()));
-        assert_eq!(shown("lts/Iron"), Some(Some("20".into())));
-        assert_eq!(shown("v18.19.0"), Some(Some("18.19.0".into())));
-        assert_eq!(shown("lts/*"), Some(None));
-        assert_eq!(shown("lts/iron; x"), None);
-        assert_eq!(shown("iojs"), None);
-    }
+    let main = main.filter(|main| tree.has(main) || is_built(main));
+    main.or_else(|| tree.first(&MAINS)).map(str::to_owned)
 }
