@@ -14,6 +14,17 @@ const AT_INSTALL: [&str; 5] = [
     "prepare",
     "preprepare",
 ];
+/// Commands of frameworks that write types and configuration next to the sources: nothing that is installed depends on
+/// them.
+const SYNCS: [&str; 5] = [
+    "nuxt prepare",
+    "nuxi prepare",
+    "svelte-kit sync",
+    "astro sync",
+    "react-router typegen",
+];
+/// What people append so that the command may fail.
+const FORGIVEN: [&str; 4] = ["|| echo ''", "|| echo \"\"", "|| true", "|| exit 0"];
 /// Files that are started when nobody says what to start.
 const MAINS: [&str; 8] = [
     "server.js",
@@ -118,6 +129,19 @@ impl Package {
         AT_INSTALL.iter().any(|name| self.script(name).is_some())
     }
 
+    /// The scripts that run at install, when all that they do is a framework's own work on the sources, which can as well
+    /// be done after it.
+    pub(crate) fn syncs(&self) -> Vec<&'static str> {
+        let scripts = AT_INSTALL
+            .into_iter()
+            .filter_map(|name| Some((name, self.script(name)?)));
+        let scripts: Vec<_> = scripts.collect();
+        if !scripts.iter().all(|(_, script)| is_sync(script)) {
+            return Vec::new();
+        }
+        scripts.into_iter().map(|(name, _)| name).collect()
+    }
+
     /// Whether it depends on files of the sources.
     pub(crate) fn has_local_dependencies(&self) -> bool {
         let local = |text: &str| {
@@ -167,6 +191,17 @@ impl Package {
     }
 }
 
+fn is_sync(script: &str) -> bool {
+    let script = script.trim();
+    let script = FORGIVEN
+        .iter()
+        .find_map(|end| script.strip_suffix(end))
+        .unwrap_or(script);
+    script
+        .split("&&")
+        .all(|command| SYNCS.contains(&command.trim()))
+}
+
 /// The file that a package says is its main one, or that is usually called so.
 pub(crate) fn main_file(package: &Package, tree: &Tree<'_>) -> Option<String> {
     let main = package
@@ -177,4 +212,34 @@ pub(crate) fn main_file(package: &Package, tree: &Tree<'_>) -> Option<String> {
     };
     let main = main.filter(|main| tree.has(main) || is_built(main));
     main.or_else(|| tree.first(&MAINS)).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_work_of_frameworks_is_put_off() {
+        let syncs = |scripts: &str| {
+            let package = Package::parse(&format!(r#"{{"scripts": {scripts}}}"#)).unwrap();
+            package.syncs()
+        };
+        for (scripts, names) in [
+            (r#"{"postinstall": "nuxt prepare"}"#, &["postinstall"][..]),
+            (r#"{"prepare": "svelte-kit sync || echo ''"}"#, &["prepare"]),
+            (
+                r#"{"postinstall": "nuxi prepare && astro sync", "prepare": "astro sync || true"}"#,
+                &["postinstall", "prepare"],
+            ),
+            (r#"{"postinstall": "nuxt prepare && prisma generate"}"#, &[]),
+            (
+                r#"{"postinstall": "nuxt prepare", "prepare": "husky"}"#,
+                &[],
+            ),
+            (r#"{"postinstall": "nuxt prepare; rm -rf x"}"#, &[]),
+            (r#"{"build": "nuxt build"}"#, &[]),
+        ] {
+            assert_eq!(syncs(scripts), names, "{scripts}");
+        }
+    }
 }

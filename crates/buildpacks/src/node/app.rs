@@ -91,7 +91,8 @@ impl Project {
             context.note("dependencies for development are kept: the start script uses one");
         }
         let dev = builds || keeps_dev || self.package.runs_at_install();
-        let only_installs = !builds && !self.needs_all_files(context)?;
+        let only_installs =
+            !builds && self.put_off().is_empty() && !self.needs_all_files(context)?;
         let rest = if only_installs {
             Rest::Nothing
         } else {

@@ -14,15 +14,20 @@ use crate::context::BuildContext;
 use crate::error::Result;
 use crate::frameworks::Variant;
 use crate::hosting::Hosting;
-use crate::images::Image;
+use crate::images::{BaseImages, Image};
 use crate::package::{FILE, Package};
 use manager::Manager;
+
+/// The first Node.js whose npm has the command `npm pkg`.
+const NPM_PKG_SINCE: u32 = 16;
 
 /// A project of Node.js.
 pub(crate) struct Project {
     package: Package,
     manager: Manager,
     image: Image,
+    /// Whether its npm can change `package.json`.
+    edits_package: bool,
     /// What `vercel.json` or `netlify.toml` say.
     hosting: Hosting,
 }
@@ -44,12 +49,15 @@ impl Project {
     ) -> Result<Self> {
         let package = Package::read(&context.tree)?;
         let requested = version::requested(context, &package, setting)?;
+        let usual = BaseImages::usual(image);
+        let version = requested.as_ref().map_or(usual, |it| it.version);
         let image = context.base(image, "Node.js", requested.as_ref());
         let manager = Manager::find(context, &package)?;
         Ok(Self {
             package,
             manager,
             image,
+            edits_package: version.major >= NPM_PKG_SINCE,
             hosting: Hosting::read(&context.tree)?,
         })
     }
@@ -71,10 +79,20 @@ impl Project {
     /// Whether anything of the sources may be needed to install.
     fn needs_all_files(&self, context: &BuildContext<'_>) -> Result<bool> {
         Ok(self.package.is_workspace()
-            || self.package.runs_at_install()
+            || (self.package.runs_at_install() && self.put_off().is_empty())
             || self.package.has_local_dependencies()
             || context.tree.has("pnpm-workspace.yaml")
             || self.own_install(context)?.is_some())
+    }
+
+    /// Scripts that would run at install and need the sources, but that run once those are there instead: so a change of
+    /// the sources installs nothing anew.
+    fn put_off(&self) -> Vec<&'static str> {
+        if self.edits_package {
+            self.package.syncs()
+        } else {
+            Vec::new()
+        }
     }
 
     /// What installs dependencies instead of the package manager's usual command.
@@ -130,7 +148,24 @@ impl Project {
             for folder in Manager::folders(&context.tree) {
                 context.file.copy(&[folder], &format!("{folder}/"))?;
             }
+            let put_off = self.put_off();
+            if !put_off.is_empty() {
+                let names = put_off.join("` and `");
+                context.note(format!(
+                    "put off until dependencies are installed and all files are there: the script `{names}`"
+                ));
+                // Of this copy, which the sources replace. Scripts of dependencies run as ever.
+                let scripts = put_off.iter().map(|name| format!("scripts.{name}"));
+                let words = ["npm", "pkg", "delete"].map(str::to_owned);
+                let words = words.into_iter().chain(scripts);
+                context.file.run(&words.collect::<Vec<_>>());
+            }
             context.file.run(&self.manager.install(dev));
+            copy_rest(context, rest);
+            for script in put_off {
+                context.file.run(&self.manager.script(script));
+            }
+            return Ok(());
         }
         copy_rest(context, rest);
         Ok(())

@@ -222,7 +222,7 @@ fn examples() -> Vec<Example> {
             &[
                 (
                     "package.json",
-                    r#"{"scripts": {"build": "vite build"}, "devDependencies": {"@sveltejs/kit": "2", "@sveltejs/adapter-node": "5", "vite": "7"}}"#,
+                    r#"{"scripts": {"build": "vite build", "prepare": "svelte-kit sync || echo ''"}, "devDependencies": {"@sveltejs/kit": "2", "@sveltejs/adapter-node": "5", "vite": "7"}}"#,
                 ),
                 ("package-lock.json", "{}"),
                 ("svelte.config.js", "adapter: adapter()"),

@@ -3,8 +3,11 @@
 FROM node:22-slim AS build
 WORKDIR /app
 ENV NUXT_TELEMETRY_DISABLED=1
-COPY . ./
+COPY package.json package-lock.json ./
+RUN npm pkg delete scripts.postinstall
 RUN npm ci --no-audit --no-fund
+COPY . ./
+RUN npm run postinstall
 RUN npm run build
 
 FROM node:22-slim

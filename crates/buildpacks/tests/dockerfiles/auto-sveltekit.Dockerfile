@@ -3,8 +3,10 @@
 FROM node:22-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
+RUN npm pkg delete scripts.prepare
 RUN npm ci --no-audit --no-fund
 COPY . ./
+RUN npm run prepare
 RUN npm run build
 RUN npm prune --omit=dev --no-audit --no-fund
 RUN mkdir -p node_modules /out && tar --exclude=./node_modules -cf - . | tar -C /out -xf -
