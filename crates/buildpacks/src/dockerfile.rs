@@ -236,19 +236,29 @@ fn json(words: &[&str]) -> String {
         let mut word = serde_json::Value::from(*word)
             .to_string()
             .replace("<<", "\\u003c\\u003c");
-        // What only some engines take for a space.
-        for odd in word.clone().chars().filter(|c| is_odd(*c)) {
-            let mut escaped = String::new();
-            for unit in odd.encode_utf16(&mut [0; 2]) {
-                let _ = write!(escaped, "\\u{unit:04x}");
-            }
-            word = word.replace(odd, &escaped);
+        // What only some engines take for a space. In one pass: a text of the user may have many of them.
+        if word.contains(is_odd) {
+            word = escape_odd(&word);
         }
         let comma = if at > 0 { "," } else { "" };
         let _ = write!(text, "{comma}{word}");
     }
     text.push(']');
     text
+}
+
+fn escape_odd(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if !is_odd(c) {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(escaped, "\\u{unit:04x}");
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -276,6 +286,10 @@ mod tests {
         assert_eq!(
             written(|w| w.run(&["x", "a\n\"$b\\ <<E"])),
             "RUN [\"x\",\"a\\n\\\"$b\\\\ \\u003c\\u003cE\"]\n"
+        );
+        assert_eq!(
+            written(|w| w.run(&["x", "a\u{2003}b\u{7f}\u{2003}"])),
+            "RUN [\"x\",\"a\\u2003b\\u007f\\u2003\"]\n"
         );
     }
 

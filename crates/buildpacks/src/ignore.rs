@@ -8,6 +8,9 @@ use crate::sources::{IGNORE_FILE as FILE, Tree};
 const MAX_RULES: usize = 1000;
 /// Longest rule, in bytes.
 const MAX_RULE: usize = 1024;
+/// Most characters that are compared for all files, in the worst case: minutes. A thousand long patterns and as many files
+/// as a release may have would take hours, in which nobody could stop the build.
+const MAX_COMPARISONS: u64 = 20_000_000_000;
 
 /// What belongs in no image, whatever the platform.
 const ALWAYS: [&str; 9] = [
@@ -83,6 +86,12 @@ impl IgnoreRules {
             if !line.starts_with('#') {
                 self.add(line);
             }
+        }
+        let rules: u64 = self.rules.iter().map(|rule| rule.pattern.cost()).sum();
+        let paths: u64 = tree.paths().map(|path| path.len() as u64).sum();
+        if rules.saturating_mul(paths) > MAX_COMPARISONS {
+            let advice = "has too many long patterns for so many files; name folders instead";
+            return Err(refused(FILE, advice));
         }
         Ok(())
     }
@@ -197,6 +206,21 @@ mod tests {
         let sources: BTreeMap<_, _> = [(FILE.to_owned(), many.into_bytes())].into();
         let error = IgnoreRules::of_dockerfile(&Tree::new(&sources), "Dockerfile").unwrap_err();
         assert!(error.to_string().starts_with(".dockerignore: "), "{error}");
+        let with_files = |rule: &str, count: usize| {
+            let rules = format!("{rule}\n").repeat(MAX_RULES);
+            let file = |number: usize| (format!("{number:0>250}"), Vec::new());
+            let mut sources: BTreeMap<_, _> = (0..count).map(file).collect();
+            sources.insert(FILE.to_owned(), rules.into_bytes());
+            IgnoreRules::of_dockerfile(&Tree::new(&sources), "Dockerfile").map(drop)
+        };
+        let long = format!("*{}b", "0".repeat(1000));
+        assert!(with_files(&long, 50).is_ok());
+        assert!(with_files(&"x".repeat(1000), 1000).is_ok());
+        let error = with_files(&long, 1000).unwrap_err();
+        assert!(
+            error.to_string().contains("too many long patterns"),
+            "{error}"
+        );
         // One that tried every way to fit would take longer than a test may.
         let hostile = rules(&format!("{}b", "**/*a*a*a*a*a*a/".repeat(60)));
         assert!(!hostile.excludes(&format!(

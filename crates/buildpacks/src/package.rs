@@ -2,6 +2,7 @@
 
 use crate::error::{Result, refused};
 use crate::sources::Tree;
+use estrade_model::paths::FilePath;
 use serde_json::{Map, Value};
 
 pub(crate) const FILE: &str = "package.json";
@@ -14,6 +15,8 @@ const AT_INSTALL: [&str; 5] = [
     "prepare",
     "preprepare",
 ];
+/// Fields that list packages.
+const DEPENDENCIES: [&str; 3] = ["dependencies", "devDependencies", "optionalDependencies"];
 /// Commands of frameworks that write types and configuration next to the sources: nothing that is installed depends on
 /// them.
 const SYNCS: [&str; 5] = [
@@ -94,20 +97,25 @@ impl Package {
     }
 
     fn dependencies(&self) -> impl Iterator<Item = (&str, &Value)> {
-        ["dependencies", "devDependencies", "optionalDependencies"]
+        DEPENDENCIES
             .into_iter()
             .flat_map(|field| self.entries(field))
     }
 
     /// Whether it depends on this package, be it only for development.
     pub(crate) fn depends_on(&self, name: &str) -> bool {
-        self.dependencies()
-            .any(|(dependency, _)| dependency == name)
+        DEPENDENCIES.iter().any(|field| self.lists(field, name))
     }
 
     /// Whether it depends on this package when it runs.
     pub(crate) fn runs_with(&self, name: &str) -> bool {
-        self.entries("dependencies").any(|(it, _)| it == name)
+        self.lists("dependencies", name)
+    }
+
+    /// Whether a field has an entry of this name. It is looked up: both a script and a list may have 100,000 words.
+    fn lists(&self, field: &str, name: &str) -> bool {
+        let fields = self.0.get(field).and_then(Value::as_object);
+        fields.is_some_and(|fields| fields.contains_key(name))
     }
 
     /// The first dependency whose name begins so.
@@ -178,7 +186,7 @@ impl Package {
 
     /// Whether a script uses a program that is there only for development.
     pub(crate) fn uses_dev_program(&self, script: &str) -> bool {
-        let dev = |name: &str| self.entries("devDependencies").any(|(dev, _)| dev == name);
+        let dev = |name: &str| self.lists("devDependencies", name);
         script.split_ascii_whitespace().any(|word| {
             let package = PROGRAMS.iter().find(|(program, _)| *program == word);
             dev(package.map_or(word, |(_, package)| package))
@@ -207,8 +215,12 @@ pub(crate) fn main_file(package: &Package, tree: &Tree<'_>) -> Option<String> {
     let main = package
         .text("main")
         .map(|main| main.strip_prefix("./").unwrap_or(main));
+    // What a build writes is not there yet; it has to be a path at least, which is not endless either.
+    let is_path = |main: &str| FilePath::try_from(main.trim_end_matches('/').to_owned()).is_ok();
     let is_built = |main: &&str| {
-        package.script("build").is_some() && WRITTEN.iter().any(|folder| main.starts_with(folder))
+        package.script("build").is_some()
+            && WRITTEN.iter().any(|folder| main.starts_with(folder))
+            && is_path(main)
     };
     let main = main.filter(|main| tree.has(main) || is_built(main));
     main.or_else(|| tree.first(&MAINS)).map(str::to_owned)
@@ -217,6 +229,20 @@ pub(crate) fn main_file(package: &Package, tree: &Tree<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn long_scripts_and_long_lists_are_no_product() {
+        let lists: Map<String, Value> = (0..100_000)
+            .map(|number| (format!("package-{number}"), Value::from("1")))
+            .collect();
+        let text = serde_json::json!({"devDependencies": lists}).to_string();
+        let package = Package::parse(&text).unwrap();
+        assert!(package.depends_on("package-7") && !package.runs_with("package-7"));
+        // Each word with each name would be ten billion comparisons.
+        assert!(!package.uses_dev_program(&"a ".repeat(100_000)));
+        assert!(package.uses_dev_program("a package-99999"));
+    }
 
     #[test]
     fn only_the_work_of_frameworks_is_put_off() {
@@ -240,6 +266,24 @@ mod tests {
             (r#"{"build": "nuxt build"}"#, &[]),
         ] {
             assert_eq!(syncs(scripts), names, "{scripts}");
+        }
+    }
+
+    #[test]
+    fn a_main_file_that_a_build_writes_is_a_path() {
+        let main = |main: &str| {
+            let text = serde_json::json!({"main": main, "scripts": {"build": "tsc"}}).to_string();
+            let sources: BTreeMap<_, _> = [("index.js".to_owned(), Vec::<u8>::new())].into();
+            main_file(&Package::parse(&text).unwrap(), &Tree::new(&sources))
+        };
+        for good in ["dist/main", "dist/", "lib/a b.js"] {
+            assert_eq!(main(good).as_deref(), Some(good));
+            assert_eq!(main(&format!("./{good}")).as_deref(), Some(good));
+        }
+        // A whole manifest of spaces took hours to write into a Dockerfile.
+        let endless = format!("dist/{}", "\u{2003}".repeat(300_000));
+        for bad in ["dist/../../etc/passwd", "dist/a\0", "dist/a\nb", &endless] {
+            assert_eq!(main(bad).as_deref(), Some("index.js"));
         }
     }
 }

@@ -48,6 +48,15 @@ impl Pattern {
         (!segments.is_empty()).then_some(Self { segments, open })
     }
 
+    /// How long it may take at most to compare it with a character of a path, as a number of characters.
+    pub(crate) fn cost(&self) -> u64 {
+        let cost = |segment: &Segment| match segment {
+            Segment::Glob(pattern) => pattern.len() as u64,
+            Segment::Any | Segment::Name(_) => 1,
+        };
+        self.segments.iter().map(cost).sum()
+    }
+
     /// Whether it fits a path, or one of the folders around it.
     pub(crate) fn fits(&self, path: &[&str]) -> bool {
         match (self.open, self.segments.as_slice()) {
