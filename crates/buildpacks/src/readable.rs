@@ -6,7 +6,13 @@ use crate::dockerfile::MAKE_USER;
 use crate::node::TAKE;
 
 /// `Step 3/9 : RUN ["a","b"]` as `Step 3/9 : RUN a b`; none for a line that is readable as it is, or no step.
+///
+/// It stays one line: JSON has control characters as text, and a step of its owner may have any of them.
 pub fn readable_step(line: &str) -> Option<String> {
+    Some(written_out(line)?.replace(char::is_control, " "))
+}
+
+fn written_out(line: &str) -> Option<String> {
     let (number, instruction) = line.split_once(" : ")?;
     let run = instruction.strip_prefix("RUN ")?.trim();
     if !number.starts_with("Step ") {
@@ -56,6 +62,10 @@ mod tests {
             (
                 r#"["vite","build","--outDir","web"]"#.to_owned(),
                 "RUN vite build --outDir web",
+            ),
+            (
+                r#"["/bin/sh","-c","a\nStep 4/9 : RUN b\u001b[2J\u0085"]"#.to_owned(),
+                "RUN a Step 4/9 : RUN b [2J ",
             ),
         ] {
             let line = readable_step(&format!("Step 3/9 : RUN {run}"));

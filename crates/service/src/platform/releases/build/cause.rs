@@ -143,8 +143,10 @@ fn command(step: &str) -> String {
     }
 }
 
+/// The beginning of a text, on one line: what was JSON may have any character.
 fn shown(text: &str) -> String {
-    let mut short: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    let visible = |c: char| if c.is_control() { ' ' } else { c };
+    let mut short: String = text.chars().take(MAX_SHOWN_CHARS).map(visible).collect();
     if text.chars().nth(MAX_SHOWN_CHARS).is_some() {
         short.push('…');
     }
@@ -217,6 +219,13 @@ mod tests {
                     "make: *** No rule to make target 'all'.Removing intermediate container 0123456789ab",
                 ],
                 "`make all` failed with exit code 2: make: *** No rule to make target 'all'.",
+            ),
+            (
+                &runs,
+                "Step 5/9 : RUN [\"/bin/sh\",\"-c\",\"a\\n\\u001b[2Jb\"]",
+                Some(2),
+                &[],
+                "`a  [2Jb` failed with exit code 2",
             ),
             (
                 &runs,

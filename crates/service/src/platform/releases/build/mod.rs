@@ -33,7 +33,7 @@ use estrade_store::workloads::{self, WorkloadRow};
 use futures_util::StreamExt;
 use live_log::LiveLog;
 use plain::serve_plain;
-use secrets::is_secret;
+use secrets::{forms, is_secret};
 use sources::StoredSources;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -221,7 +221,7 @@ fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan, cache: bool) ->
             .build_args
             .iter()
             .filter(|arg| is_secret(arg.name(), arg.value()))
-            .map(|arg| secret(arg.value()))
+            .flat_map(|arg| forms(arg.value()))
             .chain([own])
             .collect(),
         cache,

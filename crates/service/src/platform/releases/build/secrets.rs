@@ -1,5 +1,7 @@
 //! Which arguments of a build must not appear in its log.
 
+use estrade_model::secret::Secret;
+
 /// Words in the names of secret variables.
 const SECRET_WORDS: [&str; 8] = [
     "SECRET",
@@ -22,9 +24,32 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
         || (word && value.len() >= MIN_SECRET_LENGTH)
 }
 
+/// A secret as it may be in the log: as it is, and as it is inside of JSON, which the engine repeats of a Dockerfile and
+/// [`estrade_buildpacks::readable_step`] writes out.
+pub(super) fn forms(secret: &str) -> Vec<Secret> {
+    let json = serde_json::Value::from(secret).to_string();
+    let inner = json
+        .strip_prefix('"')
+        .and_then(|json| json.strip_suffix('"'));
+    let escaped = inner.filter(|inner| *inner != secret);
+    let texts = [Some(secret), escaped].into_iter().flatten();
+    texts.map(|text| Secret(text.to_owned())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_is_known_inside_of_json() {
+        let texts = |secret: &str| -> Vec<String> {
+            let forms = forms(secret);
+            forms.iter().map(|form| form.expose().to_owned()).collect()
+        };
+        assert_eq!(texts("plain"), ["plain"]);
+        assert_eq!(texts(r#"se"cr\et"#), [r#"se"cr\et"#, r#"se\"cr\\et"#]);
+        assert_eq!(texts(r#""x"#), [r#""x"#, r#"\"x"#]);
+    }
 
     #[test]
     fn names_and_looks_tell() {
