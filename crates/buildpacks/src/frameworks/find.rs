@@ -10,6 +10,25 @@ use estrade_model::platform::Platform;
 /// Most folders of a workspace that a message lists.
 const MAX_LISTED: usize = 6;
 
+/// Manifests of languages that nothing here builds. Sources with one are no site, and must not become one: everybody
+/// could read them.
+const OTHER_LANGUAGES: [&str; 14] = [
+    "Cargo.toml",
+    "Gemfile",
+    "pom.xml",
+    "build.gradle",
+    "build.gradle.kts",
+    "build.sbt",
+    "mix.exs",
+    "rebar.config",
+    "pubspec.yaml",
+    "Package.swift",
+    "deno.json",
+    "stack.yaml",
+    "project.clj",
+    "CMakeLists.txt",
+];
+
 /// What sources are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detected {
@@ -82,6 +101,9 @@ pub(crate) fn choose(facts: &Facts<'_, '_>) -> Result<Found> {
             && let Some(variant) = variant_of(framework, facts, |_| true)?
         {
             let found = Found { framework, variant };
+            if framework.signs.is_empty() {
+                refuse_other_languages(facts)?;
+            }
             return match found.refusal() {
                 Some(advice) => Err(refused(PACKAGE, advice)),
                 None => Ok(found),
@@ -93,6 +115,18 @@ pub(crate) fn choose(facts: &Facts<'_, '_>) -> Result<Found> {
         PACKAGE,
         "nothing shows what these sources are; name the platform",
     ))
+}
+
+/// Refuses sources that show nothing that is known, and yet are sources.
+fn refuse_other_languages(facts: &Facts<'_, '_>) -> Result<()> {
+    let has_page = facts.tree.has("index.html") || facts.hosting.output.is_some();
+    match facts.tree.first(&OTHER_LANGUAGES) {
+        Some(file) if !has_page => Err(refused(
+            file,
+            "nothing here builds this language; add a Dockerfile, or choose the platform static to serve the files as they are",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Next.js, for its own platform.

@@ -733,6 +733,31 @@ fn what_only_looks_like_a_framework_is_not_taken_for_it() {
     }
 }
 
+/// They would be served as they are, for everybody to read.
+#[test]
+fn sources_that_nothing_here_builds_are_no_site() {
+    for manifest in ["Gemfile", "pom.xml", "Cargo.toml", "mix.exs"] {
+        let sources = [(manifest, ""), ("config/secrets.yml", "")];
+        let settings = Settings::default();
+        let refused = detect(&files(&sources), &settings).unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!("{manifest}: nothing here builds")),
+            "{refused}"
+        );
+        let planned = planned(Platform::Auto, &files(&sources), &json!({}));
+        assert_eq!(planned.unwrap_err().to_string(), refused);
+        for shown in [
+            ("index.html", ""),
+            ("netlify.toml", "[build]\npublish = \"public\""),
+        ] {
+            let found = detect(&files(&[sources[0], shown]), &settings).unwrap();
+            assert_eq!(found.platform, Platform::Static, "{shown:?}");
+        }
+        let own = files(&[sources[0], ("Dockerfile", "")]);
+        assert_eq!(detect(&own, &settings).unwrap().platform, Platform::Docker);
+    }
+}
+
 #[test]
 fn other_languages_are_detected_too() {
     for (list, platform, name) in [

@@ -45,6 +45,11 @@ fn hostile() -> impl Strategy<Value = String> {
 /// A place in which a user can put a text, and the plan that comes of it.
 type Slot = (&'static str, Platform, fn(&str) -> (Files, Value));
 
+/// A text as TOML has it; what TOML does not know is left as it is.
+fn toml_text(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "")
+}
+
 fn package(value: &Value) -> String {
     value.to_string()
 }
@@ -176,6 +181,55 @@ fn slots() -> Vec<Slot> {
                 ]),
                 json!({}),
             )
+        }),
+        ("vercel.json", Platform::Auto, |x| {
+            let config = json!({"installCommand": x, "buildCommand": x, "outputDirectory": x});
+            (
+                files(&[
+                    ("package.json", r#"{"dependencies": {"vite": "1"}}"#),
+                    ("index.html", ""),
+                    ("vercel.json", &config.to_string()),
+                ]),
+                json!({}),
+            )
+        }),
+        ("netlify.toml", Platform::Auto, |x| {
+            let config = toml_text(x);
+            (
+                files(&[
+                    ("package.json", r#"{"dependencies": {"vite": "1"}}"#),
+                    ("index.html", ""),
+                    (
+                        "netlify.toml",
+                        &format!("[build]\ncommand = {config}\npublish = {config}\n"),
+                    ),
+                ]),
+                json!({}),
+            )
+        }),
+        ("folder around VitePress", Platform::Auto, |x| {
+            let page = format!("{x}/.vitepress/config.js");
+            (
+                files(&[
+                    ("package.json", r#"{"devDependencies": {"vitepress": "1"}}"#),
+                    (&page, ""),
+                ]),
+                json!({}),
+            )
+        }),
+        ("script of a framework", Platform::Auto, |x| {
+            let package = package(&json!({
+                "dependencies": {"@angular/ssr": "1"},
+                "scripts": {format!("serve:ssr:{x}"): x, "build": "b"},
+            }));
+            (
+                files(&[("package.json", &package), ("angular.json", "{}")]),
+                json!({}),
+            )
+        }),
+        ("main that is built", Platform::Auto, |x| {
+            let package = package(&json!({"main": format!("dist/{x}"), "scripts": {"build": "b"}}));
+            (files(&[("package.json", &package)]), json!({}))
         }),
         ("requirements", Platform::Python, |x| {
             (
