@@ -48,6 +48,7 @@ actions! {
     ResizeProject = "project.plan": "A project got another plan.";
     SwitchProject = "project.switch": "A setting of a project was turned on or off.";
     RestartProject = "project.restart": "A project was restarted.";
+    OpenShell = "project.shell": "A shell was opened in a project.";
     MoveProject = "project.move": "A project came from another owner.";
     CreateRelease = "release.create": "A release was made.";
     RollbackRelease = "release.rollback": "A project was rolled back to an earlier release.";

@@ -12,6 +12,7 @@ mod projects;
 mod releases;
 mod roles;
 mod rules_of_states;
+mod shells;
 #[path = "../accounts_support/mod.rs"]
 mod support;
 mod uploads;

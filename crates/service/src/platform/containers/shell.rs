@@ -1,7 +1,9 @@
 //! Shells in running instances: authorization, and the choice of the instance.
 
+use crate::audit::Note;
 use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::projects};
+use estrade_model::audit::Action;
 use estrade_model::error::error_chain;
 use estrade_model::project::ProjectKey;
 use estrade_model::team::Role;
@@ -111,13 +113,20 @@ impl ShellRequest {
         Ok(instances)
     }
 
-    /// Opens the shell in the first of these instances that still runs; without a terminal, between streams.
+    /// Opens the shell in the first of these instances that still runs; without a terminal, between streams. No shell
+    /// begins that the audit log does not have.
     pub async fn open(
         &self,
         core: &Core,
         instances: Vec<Instance>,
         terminal: Option<TerminalSize>,
     ) -> std::result::Result<Shell, NoShell> {
+        if let Err(error) = self.note_opening(core).await {
+            return Err(match error {
+                Error::Forbidden(reason) => NoShell::Failed(reason),
+                error => failed(&error, "the service is not available right now"),
+            });
+        }
         let spec = ShellSpec {
             command: self.command.clone(),
             terminal,
@@ -131,6 +140,24 @@ impl ShellRequest {
             }
         }
         Err(NoShell::NothingRuns)
+    }
+
+    /// Writes down who opens a shell. Not what is run in it: a command line may have a password in it.
+    async fn note_opening(&self, core: &Core) -> Result<()> {
+        let operation = ProjectOperation::OpenShell;
+        let permission = self.scope.require_in_projects(operation, Role::Developer)?;
+        let note = Note::of_project(core, &self.scope, Action::OpenShell)?;
+        let (key, visible) = (ProjectKey::Id(self.project), permission.projects());
+        permission
+            .transact(core, move |tx| {
+                let (key, note) = (key.clone(), note.clone());
+                Box::pin(async move {
+                    let row = project_rows::find_project(tx, visible, &key).await?;
+                    let row = row.ok_or(Error::NotFound("the project"))?;
+                    note.on(row.id, &row.name).write(tx).await
+                })
+            })
+            .await
     }
 }
 
