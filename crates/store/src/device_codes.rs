@@ -19,17 +19,18 @@ pub struct NewDeviceCode {
     /// The program, as it calls itself.
     pub user_agent: String,
     pub address: String,
-    /// The network of the address, for which codes are counted.
+    /// The network of the address, for which codes are counted. It begins with the larger network that it is part of.
     pub network: String,
     pub scope: TokenScope,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
 }
 
-/// How many logins wait: of a network, and of all of them.
+/// How many logins wait: of a network, of the larger one that it is part of, and of all of them.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenCodes {
     pub of_network: u64,
+    pub of_site: u64,
     pub all: u64,
 }
 
@@ -38,24 +39,29 @@ impl Record for OpenCodes {
         Ok(Self {
             all: row.take()?,
             of_network: row.take()?,
+            of_site: row.take()?,
         })
     }
 }
 
 macro_rules! count_codes {
     () => {
-        "SELECT COUNT(*), COUNT(CASE WHEN network = $1 THEN 1 END) FROM device_codes"
+        "SELECT COUNT(*), COUNT(CASE WHEN network = $1 THEN 1 END), COUNT(CASE WHEN network LIKE $2 THEN 1 END)
+         FROM device_codes"
     };
 }
 
-/// Counts the rows that there are, ended or not: they are what fills the table.
-pub async fn count_codes(tx: &mut Tx, network: &str) -> Result<OpenCodes, StoreError> {
-    tx.query(count_codes!()).bind(network).fetch_one().await
+/// Counts the rows that there are, ended or not: they are what fills the table. `site` is the beginning of all networks
+/// that are counted together.
+pub async fn count_codes(tx: &mut Tx, network: &str, site: &str) -> Result<OpenCodes, StoreError> {
+    let query = tx.query(count_codes!()).bind(network);
+    query.bind(format!("{site}%")).fetch_one().await
 }
 
 /// The same without a transaction: what is refused anyway takes no turn of the writer.
-pub async fn read_count(db: &Db, network: &str) -> Result<OpenCodes, StoreError> {
-    db.read(count_codes!()).bind(network).fetch_one().await
+pub async fn read_count(db: &Db, network: &str, site: &str) -> Result<OpenCodes, StoreError> {
+    let query = db.read(count_codes!()).bind(network);
+    query.bind(format!("{site}%")).fetch_one().await
 }
 
 /// Whether a login has this user code, be it answered or expired.
@@ -235,18 +241,26 @@ pub async fn find_code(
     .await
 }
 
-/// Notes that the client asked.
+/// Notes that the client asked; false when another poll was noted after `since`. One of a time after `until` is of a
+/// clock that was ahead, and does not count.
 pub async fn touch_code(
     tx: &mut Tx,
     id: Id<kind::DeviceCode>,
     now: Timestamp,
-) -> Result<(), StoreError> {
-    tx.query("UPDATE device_codes SET polled_at = $2 WHERE id = $1")
+    (since, until): (Timestamp, Timestamp),
+) -> Result<bool, StoreError> {
+    let touched = tx
+        .query(
+            "UPDATE device_codes SET polled_at = $2
+             WHERE id = $1 AND (polled_at IS NULL OR polled_at <= $3 OR polled_at > $4)",
+        )
         .bind(id)
         .bind(now)
+        .bind(since)
+        .bind(until)
         .execute()
-        .await
-        .map(drop)
+        .await?;
+    Ok(touched > 0)
 }
 
 /// What an approved login makes.

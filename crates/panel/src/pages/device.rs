@@ -23,7 +23,6 @@ use estrade_server::app::AppState;
 use estrade_service::Error;
 use estrade_service::identity::device_login::approval::{self, LoginRequest};
 use serde::Deserialize;
-use std::net::IpAddr;
 
 /// Longest text that is shown again in the field of the code.
 const MAX_CODE_CHARS: usize = 20;
@@ -96,7 +95,7 @@ struct RequestPage {
 impl RequestPage {
     fn new(visit: &Visit, code: &str, request: LoginRequest) -> Self {
         let here = visit.client.address.to_canonical();
-        let is_here = request.address.parse::<IpAddr>().ok() == Some(here);
+        let is_here = request.is_from_network_of(here);
         let known = |scope: &&super::tokens::ScopeChoice| {
             scope.value == request.scope.kind().as_str()
                 || (scope.value == "project" && request.scope.project().is_some())

@@ -15,7 +15,6 @@
 pub mod approval;
 pub mod redemption;
 
-use crate::identity::login::network_of;
 use crate::identity::sessions::Client;
 use crate::{Core, Error, Result, random};
 use base64::Engine;
@@ -24,6 +23,7 @@ use estrade_model::device_login::{StartDeviceLogin, UserCode};
 use estrade_model::secret::Secret;
 use estrade_store::device_codes::{self, NewDeviceCode, OpenCodes};
 use estrade_store::{StoreError, Tx};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// How long a login waits for its person.
@@ -35,9 +35,12 @@ pub const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Most logins that wait, and most of one network.
 const MAX_CODES: u64 = 5000;
 const MAX_NETWORK_CODES: u64 = 20;
+/// Most of all networks of a site: who has one has thousands of networks.
+const MAX_SITE_CODES: u64 = 200;
 /// From so many on a network has fewer, so that a flood from some leaves room for the others.
 const CROWDED_CODES: u64 = MAX_CODES / 2;
 const MAX_NETWORK_CODES_WHEN_CROWDED: u64 = 3;
+const MAX_SITE_CODES_WHEN_CROWDED: u64 = 30;
 /// When to come back when there are too many.
 const RETRY_DELAY: Duration = Duration::from_mins(1);
 /// Bytes of a device code.
@@ -58,8 +61,8 @@ pub struct StartedLogin {
 
 /// Begins a login; 429 when too many wait.
 pub async fn start(core: &Core, new: StartDeviceLogin, client: &Client) -> Result<StartedLogin> {
-    let network = network_of(client.address).to_string();
-    require_room(device_codes::read_count(&core.db, &network).await?)?;
+    let Networks { network, site } = Networks::of(client.address);
+    require_room(device_codes::read_count(&core.db, &network, &site).await?)?;
     for _ in 0..MAX_DRAWS {
         let secret = URL_SAFE_NO_PAD.encode(random::bytes::<SECRET_BYTES>()?);
         let Some(user_code) = UserCode::from_random(random::bytes()?) else {
@@ -78,9 +81,10 @@ pub async fn start(core: &Core, new: StartDeviceLogin, client: &Client) -> Resul
             created_at: now,
             expires_at: now.after(LIFETIME),
         };
+        let site = site.clone();
         let inserted = core.db.transact(move |tx| {
-            let row = row.clone();
-            Box::pin(async move { insert(tx, &row).await })
+            let (row, site) = (row.clone(), site.clone());
+            Box::pin(async move { insert(tx, &row, &site).await })
         });
         if inserted.await? {
             return Ok(StartedLogin {
@@ -94,20 +98,20 @@ pub async fn start(core: &Core, new: StartDeviceLogin, client: &Client) -> Resul
 
 /// Refuses (429) a login that is too much.
 fn require_room(open: OpenCodes) -> Result<()> {
-    let most_here = if open.all >= CROWDED_CODES {
-        MAX_NETWORK_CODES_WHEN_CROWDED
+    let (of_network, of_site) = if open.all >= CROWDED_CODES {
+        (MAX_NETWORK_CODES_WHEN_CROWDED, MAX_SITE_CODES_WHEN_CROWDED)
     } else {
-        MAX_NETWORK_CODES
+        (MAX_NETWORK_CODES, MAX_SITE_CODES)
     };
-    if open.all >= MAX_CODES || open.of_network >= most_here {
+    if open.all >= MAX_CODES || open.of_network >= of_network || open.of_site >= of_site {
         return Err(Error::RateLimited(RETRY_DELAY));
     }
     Ok(())
 }
 
 /// Inserts a login; false when its user code is taken.
-async fn insert(tx: &mut Tx, row: &NewDeviceCode) -> Result<bool> {
-    require_room(device_codes::count_codes(tx, &row.network).await?)?;
+async fn insert(tx: &mut Tx, row: &NewDeviceCode, site: &str) -> Result<bool> {
+    require_room(device_codes::count_codes(tx, &row.network, site).await?)?;
     if device_codes::is_user_code_taken(tx, row.user_hash).await? {
         return Ok(false);
     }
@@ -115,6 +119,30 @@ async fn insert(tx: &mut Tx, row: &NewDeviceCode) -> Result<bool> {
         // Another node drew the same one in the same moment.
         Err(StoreError::Duplicate) => Err(Error::RateLimited(Duration::from_secs(1))),
         other => Ok(other.map(|()| true)?),
+    }
+}
+
+/// Where logins are begun, as they are counted: the network of one client, and what one customer of a provider has of
+/// them, by which its name begins.
+struct Networks {
+    /// A /64 of IPv6, an address of IPv4.
+    network: String,
+    /// A /48, or a /24.
+    site: String,
+}
+
+impl Networks {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(v6) => Self {
+                network: format!("6:{:016x}", v6.to_bits() >> 64),
+                site: format!("6:{:012x}", v6.to_bits() >> 80),
+            },
+            IpAddr::V4(v4) => Self {
+                network: format!("4:{:08x}", v4.to_bits()),
+                site: format!("4:{:06x}", v4.to_bits() >> 8),
+            },
+        }
     }
 }
 
@@ -152,10 +180,42 @@ mod tests {
 
     #[test]
     fn a_flood_from_some_networks_leaves_room_for_others() {
-        let is_taken = |of_network, all| require_room(OpenCodes { of_network, all }).is_ok();
-        assert!(is_taken(0, 0) && is_taken(19, 19) && !is_taken(20, 20));
-        assert!(is_taken(19, CROWDED_CODES - 1) && !is_taken(3, CROWDED_CODES));
-        assert!(is_taken(2, MAX_CODES - 1) && !is_taken(0, MAX_CODES));
+        let is_taken = |of_network, of_site, all| {
+            let open = OpenCodes {
+                of_network,
+                of_site,
+                all,
+            };
+            require_room(open).is_ok()
+        };
+        assert!(is_taken(0, 0, 0) && is_taken(19, 19, 19) && !is_taken(20, 20, 20));
+        assert!(is_taken(0, 199, 199) && !is_taken(0, 200, 200));
+        let crowded = CROWDED_CODES;
+        assert!(is_taken(19, 19, crowded - 1) && !is_taken(3, 3, crowded));
+        assert!(is_taken(0, 29, crowded) && !is_taken(0, 30, crowded));
+        assert!(is_taken(2, 2, MAX_CODES - 1) && !is_taken(0, 0, MAX_CODES));
+    }
+
+    #[test]
+    fn networks_of_a_site_begin_with_it() {
+        let networks = |text: &str| Networks::of(text.parse().unwrap());
+        let home = networks("2001:db8:1:2::5");
+        assert_eq!(
+            (home.network.as_str(), home.site.as_str()),
+            ("6:20010db800010002", "6:20010db80001")
+        );
+        assert_eq!(networks("2001:db8:1:2:ffff::1").network, home.network);
+        let next = networks("2001:db8:1:ffff::1");
+        assert!(next.network != home.network && next.site == home.site);
+        assert_ne!(networks("2001:db8:2::").site, home.site);
+        let old = networks("::ffff:192.0.2.7");
+        assert_eq!(
+            (old.network.as_str(), old.site.as_str()),
+            ("4:c0000207", "4:c00002")
+        );
+        for counted in [home, next, old] {
+            assert!(counted.network.starts_with(&counted.site));
+        }
     }
 
     #[test]

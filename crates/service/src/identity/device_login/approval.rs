@@ -6,7 +6,7 @@
 use super::{REDEMPTION_LIFETIME, hash_user_code, token_name};
 use crate::audit::Note;
 use crate::identity::access::{Operation, require_visible_project};
-use crate::identity::login::Guess;
+use crate::identity::login::{Guess, network_of};
 use crate::identity::tokens::require_room;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::audit::Action;
@@ -15,6 +15,7 @@ use estrade_model::token_scope::TokenScope;
 use estrade_model::{AccountId, SessionId, Timestamp};
 use estrade_store::device_codes::{self, Approval, WaitingLogin};
 use estrade_store::{projects, sessions};
+use std::net::IpAddr;
 
 /// A login that waits, as its person sees it. The texts are what the client says of itself: anybody may send any.
 #[derive(Debug, Clone)]
@@ -29,6 +30,14 @@ pub struct LoginRequest {
     pub project: Option<String>,
     /// Whether the caller has approved it, and its client has not got the token yet.
     pub approved: bool,
+}
+
+impl LoginRequest {
+    /// Whether it was begun in the network of this address. Machines change their addresses of IPv6 within it.
+    pub fn is_from_network_of(&self, address: IpAddr) -> bool {
+        let begun: Option<IpAddr> = self.address.parse().ok();
+        begun.map(network_of) == Some(network_of(address))
+    }
 }
 
 /// The login that waits for a code that somebody typed; one that the caller approved, too, until its client has the
@@ -148,5 +157,33 @@ fn unknown() -> Error {
         message: "no login waits for this code: compare it with the one that your command line shows. It is good for \
                   ten minutes and for one answer"
             .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_the_same_network_is_not_elsewhere() {
+        for (begun, browser, is_same) in [
+            ("2001:db8:1:2::5", "2001:db8:1:2:8a2e:370:7334:1", true),
+            ("2001:db8:1:2::5", "2001:db8:1:3::5", false),
+            ("192.0.2.1", "::ffff:192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("", "192.0.2.2", false),
+        ] {
+            let request = LoginRequest {
+                host: String::new(),
+                user_agent: String::new(),
+                address: begun.to_owned(),
+                created_at: Timestamp::from_millis(0),
+                scope: TokenScope::Full,
+                project: None,
+                approved: false,
+            };
+            let browser = browser.parse().unwrap();
+            assert_eq!(request.is_from_network_of(browser), is_same, "{begun}");
+        }
     }
 }

@@ -49,27 +49,38 @@ pub async fn redeem(core: &Core, device_code: &Secret, address: IpAddr) -> Resul
 
 /// Refuses a poll that comes too soon. It writes nothing.
 fn require_interval(state: &CodeState, now: Timestamp) -> Result<()> {
-    // A time to come is of a clock that was ahead, and says nothing: counting from it would refuse every poll until then.
-    let polled_at = state.polled_at.filter(|at| *at <= now);
-    if polled_at.is_none_or(|at| at.after(MIN_POLL_INTERVAL) <= now) {
-        return Ok(());
+    let (since, until) = too_soon(now);
+    match state.polled_at {
+        Some(at) if at > since && at <= until => Err(slow_down()),
+        _ => Ok(()),
     }
+}
+
+/// After which time, and up to which, another poll makes one too soon. One that is further ahead is of a clock that was,
+/// and says nothing: counting from it would refuse every poll until then.
+fn too_soon(now: Timestamp) -> (Timestamp, Timestamp) {
+    (now.before(MIN_POLL_INTERVAL), now.after(MIN_POLL_INTERVAL))
+}
+
+fn slow_down() -> Error {
     let message = format!(
         "this came too soon: wait {} s between two requests",
         POLL_INTERVAL.as_secs()
     );
-    Err(failure("slow_down", &message))
+    failure("slow_down", &message)
 }
 
-/// Notes a poll that made no token; what a client hears that has to go on waiting.
+/// Notes a poll that made no token; what a client hears that has to go on waiting. Of several at once, one waits and the
+/// others are too soon.
 async fn note_poll(core: &Core, state: CodeState, now: Timestamp) -> Result<Error> {
-    core.db
-        .transact(move |tx| {
-            Box::pin(
-                async move { Ok::<_, Error>(device_codes::touch_code(tx, state.id, now).await?) },
-            )
+    let noted = core.db.transact(move |tx| {
+        Box::pin(async move {
+            Ok::<_, Error>(device_codes::touch_code(tx, state.id, now, too_soon(now)).await?)
         })
-        .await?;
+    });
+    if !noted.await? {
+        return Ok(slow_down());
+    }
     Ok(failure(
         "authorization_pending",
         "nobody has approved this login yet; ask again",
