@@ -23,6 +23,9 @@ use std::collections::BTreeMap;
 /// The status of a call whose server died before it ended.
 const ABANDONED_STATUS: u16 = 500;
 
+/// From here on a call counts as failed; the indexes of migration 24 have the same number.
+const MIN_FAILED_STATUS: u16 = 400;
+
 /// The slices that a call's cost is taken from.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Slices {

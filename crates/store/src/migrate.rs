@@ -25,6 +25,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (20, include_str!("../migrations/0020_ai_lists.sql")),
     (22, include_str!("../migrations/0022_usage_sums.sql")),
     (23, include_str!("../migrations/0023_device_codes.sql")),
+    (24, include_str!("../migrations/0024_failed_calls.sql")),
 ];
 
 /// The change that made the table of servers that may spend.

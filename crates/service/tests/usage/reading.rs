@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 on_both_backends! {
     activity_and_logs_show_what_was_used
     a_search_ends_when_it_has_looked_at_enough
+    a_search_for_failed_calls_looks_at_no_others
     old_calls_go_and_their_sums_stay
     sums_that_fit_no_more_are_still_shown_and_kept
     no_workspace_pushes_out_the_calls_of_another
@@ -183,6 +184,62 @@ async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
         assert_eq!(is_partial, within < 4, "{within}");
         assert_eq!(page.next, page.stopped_at.map(|(id, _)| id), "{within}");
     }
+}
+
+/// Failed calls from behind a hundred others are found within as many calls as there are, in rows and in blocks.
+async fn a_search_for_failed_calls_looks_at_no_others(at: &Installation) {
+    let (scope, workspace) = workspace(at, "ada").await;
+    let node = Node::start(at, |_| {}).await;
+    let who = Who {
+        workspace,
+        key: id(),
+    };
+    let now = at.core.now();
+    let mut failed = Vec::new();
+    for number in 0..100_u64 {
+        let created = now.before(Duration::from_secs(200 - number));
+        let mut call = call(&who, id_at(created), created, "model", whole(1));
+        call.status = match number {
+            2 | 3 | 60 | 61 => 500,
+            4 | 5 => 404,
+            _ => 200,
+        };
+        if call.status == 500 {
+            failed.push(call.id);
+        }
+        let row_state = match number % 2 {
+            0 => RowState::Open,
+            _ => RowState::Absent,
+        };
+        let reservation = BudgetReservation {
+            row_state,
+            ..BudgetReservation::NONE
+        };
+        drop(node.ledger.close(reservation, call));
+    }
+    node.stop().await;
+    failed.reverse();
+    let search = async |from: Option<Timestamp>, count| {
+        let filter = CallFilter {
+            from,
+            status: Some(500),
+            ..CallFilter::default()
+        };
+        let page = CallPage {
+            count,
+            skip: 0,
+            within: 6,
+        };
+        let owner = scope.caller.account.cast();
+        let page = calls::list_calls(&at.core.db, owner, workspace, &filter, page).await;
+        let page = page.unwrap();
+        let found: Vec<_> = page.calls.iter().map(|call| call.id).collect();
+        (found, page.matching, page.stopped_at.is_some())
+    };
+    assert_eq!(search(None, 100).await, (failed.clone(), 4, false));
+    assert_eq!(search(None, 2).await, (failed[..2].to_vec(), 4, false));
+    let late = Some(now.before(Duration::from_secs(150)));
+    assert_eq!(search(late, 100).await, (failed[..2].to_vec(), 2, false));
 }
 
 async fn old_calls_go_and_their_sums_stay(at: &Installation) {

@@ -3,7 +3,7 @@
 //! Layout of a block: a format byte, then the calls in the order of their ids; numbers are
 //! big-endian and texts have their length (2 bytes) before them.
 
-use super::{CallRow, ClosedSums};
+use super::{CallRow, ClosedSums, MIN_FAILED_STATUS};
 use crate::manifest::take;
 use crate::usage::{HourKey, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, value};
@@ -24,20 +24,47 @@ pub(super) const SPAN_MS: i64 = 60_000;
 pub(super) const MAX_BLOCKS_PER_READ: u32 = 16;
 
 /// Writes calls, sorted by workspace and id; returns for each whether it is new.
+///
+/// Calls that failed have blocks of their own, so that a search for them reads no others.
 pub(super) async fn write<'c>(
     tx: &mut Tx,
     rows: &[&'c CallRow],
+    sums: &mut ClosedSums<'c>,
+) -> Result<Vec<bool>, StoreError> {
+    let (failed, ended): (Vec<_>, Vec<_>) = rows.iter().copied().partition(|row| has_failed(row));
+    let mut failed = write_alike(tx, &failed, true, sums).await?.into_iter();
+    let mut ended = write_alike(tx, &ended, false, sums).await?.into_iter();
+    let fresh = rows.iter().filter_map(|row| {
+        let written = if has_failed(row) {
+            &mut failed
+        } else {
+            &mut ended
+        };
+        written.next()
+    });
+    Ok(fresh.collect())
+}
+
+fn has_failed(row: &CallRow) -> bool {
+    row.call.status >= MIN_FAILED_STATUS
+}
+
+/// Writes calls that all failed, or of which none did.
+async fn write_alike<'c>(
+    tx: &mut Tx,
+    rows: &[&'c CallRow],
+    failed: bool,
     sums: &mut ClosedSums<'c>,
 ) -> Result<Vec<bool>, StoreError> {
     let blocks: Vec<_> = rows
         .chunk_by(|a, b| together(a, b))
         .flat_map(split)
         .collect();
-    let values: Vec<_> = blocks.iter().map(|block| values(block)).collect();
+    let values: Vec<_> = blocks.iter().map(|block| values(block, failed)).collect();
     let touched = tx
         .execute_each(
-            "INSERT INTO call_blocks (workspace_id, last_id, first_id, calls, cost_nanos, data)
-             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (workspace_id, last_id) DO NOTHING",
+            "INSERT INTO call_blocks (workspace_id, last_id, first_id, calls, cost_nanos, data, has_failed)
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (workspace_id, last_id) DO NOTHING",
             &values,
         )
         .await?;
@@ -70,7 +97,7 @@ fn split<'r, 'c>(mut calls: &'r [&'c CallRow]) -> Vec<&'r [&'c CallRow]> {
     blocks
 }
 
-fn values(block: &[&CallRow]) -> Vec<Value> {
+fn values(block: &[&CallRow], failed: bool) -> Vec<Value> {
     let ends = block.first().zip(block.last());
     let cost = block
         .iter()
@@ -82,6 +109,7 @@ fn values(block: &[&CallRow]) -> Vec<Value> {
         super::count(block.len() as u64),
         cost.into(),
         encode(block.iter().map(|row| &row.call)).into(),
+        failed.into(),
     ]
 }
 

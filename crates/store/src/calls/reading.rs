@@ -1,7 +1,7 @@
 //! Calls are read page by page, newest first, from both places where they are kept.
 
 use super::blocks::{self, Block, MAX_BLOCKS_PER_READ};
-use super::columns;
+use super::{MIN_FAILED_STATUS, columns};
 use crate::{Db, StoreError, Value, value};
 use estrade_model::call::{Call, CallId, LoggedCall};
 use estrade_model::{Id, KeyId, OwnerId, Timestamp, WorkspaceId};
@@ -14,8 +14,10 @@ const FIRST_ROWS_PER_READ: u32 = 64;
 const MAX_ROWS_PER_READ: u32 = 1000;
 /// The same of blocks, of which each has up to two thousand calls: one, and the next to see that it does not overlap.
 const FIRST_BLOCKS_PER_READ: u32 = 2;
-/// How many times as many the next query reads.
-const READ_GROWTH: u32 = 8;
+/// How many times as many the next query reads, of rows and of blocks. Blocks of calls that failed lie between the
+/// others and overlap them, so that the first two often do not suffice where four do.
+const ROW_READ_GROWTH: u32 = 8;
+const BLOCK_READ_GROWTH: u32 = 2;
 
 /// Which calls to show.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +43,11 @@ impl CallFilter {
             .is_none_or(|model| *call.model == *model)
             && self.key.is_none_or(|key| call.key == key)
             && self.status.is_none_or(|status| call.status == status)
+    }
+
+    /// The status, if only calls that failed have it: these have indexes of their own.
+    fn failed_status(&self) -> Option<u16> {
+        self.status.filter(|status| *status >= MIN_FAILED_STATUS)
     }
 
     /// The first millisecond, and the one behind the last.
@@ -130,6 +137,8 @@ struct Newest<'db> {
     /// Only calls with smaller ids are.
     end: Value,
     before: Option<CallId>,
+    /// Only calls that failed with this status are looked at, and others that share a block with them.
+    failed_status: Option<u16>,
     rows: Side,
     blocks: Side,
 }
@@ -145,15 +154,17 @@ struct Side {
     last_read: Option<CallId>,
     /// What the next query reads at most.
     limit: u32,
+    growth: u32,
 }
 
 impl Side {
-    fn new(top: Value, limit: u32) -> Self {
+    fn new(top: Value, limit: u32, growth: u32) -> Self {
         Self {
             read: Vec::new(),
             next: Some(top),
             last_read: None,
             limit,
+            growth,
         }
     }
 
@@ -186,7 +197,7 @@ impl Side {
             self.next = last.map(Value::from);
             self.last_read = last;
         }
-        self.limit = self.limit.saturating_mul(READ_GROWTH).min(max_limit);
+        self.limit = self.limit.saturating_mul(self.growth).min(max_limit);
     }
 
     /// Whether the newest that is left may not have been read yet.
@@ -208,10 +219,11 @@ impl<'db> Newest<'db> {
             owner,
             workspace,
             range,
-            rows: Side::new(end.clone(), FIRST_ROWS_PER_READ),
-            blocks: Side::new(top(last_end), FIRST_BLOCKS_PER_READ),
+            rows: Side::new(end.clone(), FIRST_ROWS_PER_READ, ROW_READ_GROWTH),
+            blocks: Side::new(top(last_end), FIRST_BLOCKS_PER_READ, BLOCK_READ_GROWTH),
             end,
             before,
+            failed_status: filter.failed_status(),
         }
     }
 
@@ -230,33 +242,29 @@ impl<'db> Newest<'db> {
     }
 
     async fn read_rows(&mut self) -> Result<(), StoreError> {
-        let rows = self.db.read(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM calls c JOIN workspaces w ON w.id = c.workspace_id
-             WHERE c.workspace_id = $1 AND w.owner_id = $2 AND c.id >= $3 AND c.id < $4
-                 AND NOT c.open
-             ORDER BY c.id DESC LIMIT $5"
-        ));
-        let rows = rows.bind(self.workspace).bind(self.owner);
-        let rows = rows.bind(value::first_id_of(self.range.0));
-        let rows = rows.bind(self.rows.next.take().unwrap_or(Value::Null));
+        let end = self.rows.next.take().unwrap_or(Value::Null);
+        let rows = match self.failed_status {
+            None => self.db.read(ROWS).bind(value::first_id_of(self.range.0)),
+            Some(status) => self.db.read(FAILED_ROWS).bind(status),
+        };
+        let rows = rows.bind(self.workspace).bind(self.owner).bind(end);
         let mut rows: Vec<Call> = rows.bind(self.rows.limit).fetch_all().await?;
         let last = rows.last().map(|call| call.id);
         self.rows.advance(rows.len(), last, MAX_ROWS_PER_READ);
+        if last.is_some_and(|last| last.millis() < self.range.0) {
+            self.rows.next = None;
+            rows.retain(|call| call.id.millis() >= self.range.0);
+        }
         rows.reverse();
         self.rows.push(rows);
         Ok(())
     }
 
     async fn read_blocks(&mut self) -> Result<(), StoreError> {
-        let found = self.db.read(
-            "SELECT b.last_id, b.data FROM call_blocks b
-             JOIN workspaces w ON w.id = b.workspace_id
-             WHERE b.workspace_id = $1 AND w.owner_id = $2 AND b.last_id >= $3 AND b.last_id < $4
-                 AND b.first_id < $5
-             ORDER BY b.last_id DESC LIMIT $6",
-        );
+        let found = self.db.read(match self.failed_status {
+            None => BLOCKS,
+            Some(_) => FAILED_BLOCKS,
+        });
         let found = found.bind(self.workspace).bind(self.owner);
         let found = found.bind(value::first_id_of(self.range.0));
         let found = found.bind(self.blocks.next.take().unwrap_or(Value::Null));
@@ -276,6 +284,38 @@ impl<'db> Newest<'db> {
         Ok(())
     }
 }
+
+const ROWS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM calls c JOIN workspaces w ON w.id = c.workspace_id
+     WHERE c.id >= $1 AND c.workspace_id = $2 AND w.owner_id = $3 AND c.id < $4 AND NOT c.open
+     ORDER BY c.id DESC LIMIT $5"
+);
+
+/// Without a smallest id: with one, SQLite walks the table and not the index `calls_failed`. What is below it ends the
+/// reading. The second condition on the status is that of the index.
+const FAILED_ROWS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM calls c JOIN workspaces w ON w.id = c.workspace_id
+     WHERE c.status = $1 AND c.status >= 400
+         AND c.workspace_id = $2 AND w.owner_id = $3 AND c.id < $4 AND NOT c.open
+     ORDER BY c.id DESC LIMIT $5"
+);
+
+const BLOCKS: &str = "
+    SELECT b.last_id, b.data FROM call_blocks b JOIN workspaces w ON w.id = b.workspace_id
+    WHERE b.workspace_id = $1 AND w.owner_id = $2 AND b.last_id >= $3 AND b.last_id < $4
+        AND b.first_id < $5
+    ORDER BY b.last_id DESC LIMIT $6";
+
+/// `has_failed` is the condition of the index `call_blocks_failed`.
+const FAILED_BLOCKS: &str = "
+    SELECT b.last_id, b.data FROM call_blocks b JOIN workspaces w ON w.id = b.workspace_id
+    WHERE b.workspace_id = $1 AND w.owner_id = $2 AND b.last_id >= $3 AND b.last_id < $4
+        AND b.first_id < $5 AND b.has_failed
+    ORDER BY b.last_id DESC LIMIT $6";
 
 /// Sorts behind every id from before a moment.
 fn top(millis: i64) -> Value {
