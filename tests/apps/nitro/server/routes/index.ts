@@ -1,0 +1,1 @@
+export default defineEventHandler(() => "<title>Hello from Nitro</title>");

@@ -1,0 +1,7 @@
+export function meta() {
+  return [{ title: "Hello from React Router" }];
+}
+
+export default function Home() {
+  return <h1>Hello from React Router</h1>;
+}

@@ -1,0 +1,3 @@
+export default { title: "Button" };
+
+export const Plain = () => "<button>Hello</button>";

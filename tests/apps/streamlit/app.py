@@ -1,0 +1,4 @@
+import streamlit
+
+streamlit.set_page_config(page_title="Hello from Streamlit")
+streamlit.title("Hello from Streamlit")
