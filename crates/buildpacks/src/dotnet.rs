@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 /// Most project files that are read, and copied one by one.
 const MAX_PROJECTS: usize = 100;
 /// Says where to listen, unless the user does.
-const START: &str = "ASPNETCORE_URLS=\"${ASPNETCORE_URLS:-http://+:$PORT}\" exec dotnet \"$1\"";
+pub(crate) const START: &str =
+    "ASPNETCORE_URLS=\"${ASPNETCORE_URLS:-http://+:$PORT}\" exec dotnet \"$1\"";
 
 /// Platform `dotnet`.
 pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {

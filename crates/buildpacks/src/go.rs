@@ -14,7 +14,7 @@ const MIN_VERSION: Version = Version::minor(1, 21);
 /// Most files whose beginning is looked at.
 const MAX_FILES: usize = 500;
 /// What the app needs to trust others, where the build image has it.
-const CERTIFICATES: &str = "mkdir -p /out/etc/ssl/certs && if [ -f /etc/ssl/certs/ca-certificates.crt ]; \
+pub(crate) const CERTIFICATES: &str = "mkdir -p /out/etc/ssl/certs && if [ -f /etc/ssl/certs/ca-certificates.crt ]; \
 then cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/; fi";
 
 /// Platform `go`.

@@ -29,7 +29,7 @@ const SYNCS: [&str; 5] = [
 /// What people append so that the command may fail.
 const FORGIVEN: [&str; 4] = ["|| echo ''", "|| echo \"\"", "|| true", "|| exit 0"];
 /// Files that are started when nobody says what to start.
-const MAINS: [&str; 8] = [
+pub(crate) const MAINS: [&str; 8] = [
     "server.js",
     "index.js",
     "app.js",

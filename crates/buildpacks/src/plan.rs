@@ -9,6 +9,7 @@ use crate::error::{Result, refused};
 use crate::frameworks::{Facts, Output};
 use crate::ignore::{IgnoreRules, SECRETS};
 use crate::images::BaseImages;
+use crate::readable::readable_words;
 use crate::settings::Settings;
 use crate::sources::{Sources, Tree};
 use crate::{docker, dotnet, go, node, php, python};
@@ -80,7 +81,7 @@ fn finish(mut context: BuildContext<'_>, output: &OutputKind) -> Result<BuildPla
             context.file.finish(port, start);
             let command = context.settings.args().map(<[String]>::to_vec);
             let given = command.clone().map(Command::Words);
-            let shown = given.as_ref().unwrap_or(start).shown();
+            let shown = readable_words(&given.as_ref().unwrap_or(start).argv());
             context.note(format!(
                 "starts with `{shown}` and is expected on port {port} (PORT)"
             ));

@@ -115,6 +115,13 @@ impl Release {
     pub fn is_ready(&self) -> bool {
         self.state == "READY"
     }
+
+    /// Why it failed: the sentence that says so, and the lines with what it is about.
+    pub fn failure(&self) -> Option<(&str, Vec<&str>)> {
+        let message = self.fail_message.as_deref().or(self.fail_reason.as_deref());
+        let mut lines = message?.lines();
+        Some((lines.next().unwrap_or_default(), lines.collect()))
+    }
 }
 
 /// Whether a state of a release never changes again.

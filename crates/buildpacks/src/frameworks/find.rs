@@ -209,7 +209,7 @@ pub(crate) fn server_for(facts: &Facts<'_, '_>) -> Result<(Option<Found>, Option
             why_not.get_or_insert_with(|| match first.map(|variant| variant.output) {
                 Some(Output::Refused(advice)) => advice.to_owned(),
                 _ => format!(
-                    "{} makes a static site here, and nothing says what to start; choose the platform auto, or add a script `start`",
+                    "{} makes a static site here, and nothing says what to start; choose the platform auto, add a script `start`, or set platformConfig.startCommand",
                     framework.name
                 ),
             });

@@ -6,7 +6,7 @@ use super::{Project, Rest};
 use crate::context::{BuildContext, OutputKind, SeparateLayer};
 use crate::error::{Result, refused};
 use crate::frameworks::{Facts, Keep, SERVER, Server, VARIANT, Variant, choose_next, server_for};
-use crate::package::FILE;
+use crate::package::{FILE, MAINS};
 use estrade_model::platform::Platform;
 
 /// Platform `node`.
@@ -18,10 +18,9 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
     };
     let variant = found.map_or(&VARIANT, |found| found.variant);
     let server = found.and_then(|found| found.server()).unwrap_or(&SERVER);
-    let start = project.start(context, server, true)?.ok_or_else(|| {
-        let usual = "does not say what to start; add \"scripts\": {\"start\": \"node server.js\"} with your file";
-        refused(FILE, why_not.unwrap_or_else(|| usual.to_owned()))
-    })?;
+    let start = project
+        .start(context, server, true)?
+        .ok_or_else(|| refused(FILE, why_not.unwrap_or_else(no_start)))?;
     if let Some(found) = found.filter(|_| start.is_usual && !server.start.is_empty()) {
         let name = found.framework.name;
         context.note(format!(
@@ -61,8 +60,16 @@ pub(crate) fn next(context: &mut BuildContext<'_>) -> Result<OutputKind> {
         ));
     }
     let start = project.start(context, server, !keeps_part)?;
-    let start = start.ok_or_else(|| refused(FILE, "does not say what to start"))?;
+    let start = start.ok_or_else(|| refused(FILE, no_start()))?;
     project.run_app(context, found.variant, server, start)
+}
+
+/// What was looked for, and what to do.
+fn no_start() -> String {
+    format!(
+        "does not say what to start; looked for a script `start`, a file in `main`, and {}; add \"scripts\": {{\"start\": \"node my-file.js\"}}, or set platformConfig.startCommand to what starts the app",
+        MAINS.join(", ")
+    )
 }
 
 impl Project {

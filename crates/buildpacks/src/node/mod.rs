@@ -7,7 +7,7 @@ mod start;
 mod version;
 
 pub(crate) use app::{app, next};
-pub(crate) use pages::{TAKE, pages};
+pub(crate) use pages::{FOLDERS_LINE, INDEX_LINE, TAKE, pages};
 
 use crate::command::Command;
 use crate::context::BuildContext;

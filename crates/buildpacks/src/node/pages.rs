@@ -28,10 +28,15 @@ const PUBLIC: &str = "public";
 /// Scripts that build a site when its framework knows of none.
 const SCRIPTS: [&str; 3] = ["build", "build:prod", "generate"];
 
-/// Takes the first folder that is a site. Its arguments are folders.
+/// Takes the first folder that is a site; else says what is there instead. Its arguments are folders.
 pub(crate) const TAKE: &str = "for folder do if [ -e \"$folder/index.html\" ]; then mv -- \"$folder\" /site && exit 0; fi; done; \
-echo \"there is no index.html in: $*\" >&2; \
-echo 'set platformConfig.outputDir to the folder that the build writes' >&2; exit 66";
+echo \"there is no index.html in: $*\"; \
+for page in */index.html .[!.]*/index.html */*/index.html .[!.]*/*/index.html */*/*/index.html; do \
+case \"$page\" in *\"*\"*|node_modules/*) ;; *) echo \"an index.html is in: ${page%/index.html}\" ;; esac; done; \
+echo folders that are here: */; exit 66";
+/// What the lines begin with that say where there is a page, and which folders there are.
+pub(crate) const INDEX_LINE: &str = "an index.html is in: ";
+pub(crate) const FOLDERS_LINE: &str = "folders that are here: ";
 
 /// Platforms `react`, `vue` and `angular`, and sites that `auto` finds.
 pub(crate) fn pages(context: &mut BuildContext<'_>) -> Result<OutputKind> {

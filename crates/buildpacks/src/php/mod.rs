@@ -15,16 +15,18 @@ use composer::Composer;
 
 /// Apache on PORT, with the folder of the site, its `.htaccess`, and no hidden files. Apache itself
 /// replaces the variables when it starts.
-const APACHE: &str = "a2enmod rewrite headers && echo 'Listen ${PORT}' > /etc/apache2/ports.conf \
+pub(crate) const APACHE: &str = "a2enmod rewrite headers && echo 'Listen ${PORT}' > /etc/apache2/ports.conf \
 && printf '%s\\n' '<VirtualHost *:${PORT}>' 'DocumentRoot ${APACHE_DOCUMENT_ROOT}' \
 '<Directory ${APACHE_DOCUMENT_ROOT}>' 'Options -Indexes +FollowSymLinks' 'AllowOverride All' \
 'Require all granted' 'DirectoryIndex index.php index.html' '</Directory>' \
 'RedirectMatch 404 \"/\\.(?!well-known/)\"' '</VirtualHost>' \
 > /etc/apache2/sites-available/000-default.conf";
 /// Settings for production, which the image has ready.
-const PRODUCTION: &str = "cp \"$PHP_INI_DIR/php.ini-production\" \"$PHP_INI_DIR/php.ini\"";
+pub(crate) const PRODUCTION: &str =
+    "cp \"$PHP_INI_DIR/php.ini-production\" \"$PHP_INI_DIR/php.ini\"";
 /// PHP does not read TZ.
-const TIME_ZONE: &str = "echo \"date.timezone=$1\" > \"$PHP_INI_DIR/conf.d/time-zone.ini\"";
+pub(crate) const TIME_ZONE: &str =
+    "echo \"date.timezone=$1\" > \"$PHP_INI_DIR/conf.d/time-zone.ini\"";
 
 /// A project of PHP.
 struct Project {

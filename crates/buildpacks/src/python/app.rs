@@ -47,10 +47,11 @@ fn start(context: &mut BuildContext<'_>, project: &Project) -> Result<Start> {
         }
     }
     let main = context.tree.first(&MAINS).ok_or_else(|| {
-        refused(
-            "Procfile",
-            "nothing says what to start; add a line such as `web: python3 my_app.py`, or a main.py",
-        )
+        let advice = format!(
+            "nothing says what to start; looked for a line `web:` here, and for {}; add one such as `web: python3 my_app.py`, or set platformConfig.startCommand",
+            MAINS.join(", ")
+        );
+        refused("Procfile", advice)
     })?;
     Ok(Start {
         command: Command::words(&["python3", main]),

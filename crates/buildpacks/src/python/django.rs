@@ -173,7 +173,7 @@ impl Site {
             ));
         }
         let module = self.server_module(&context.tree, "wsgi").ok_or_else(|| {
-            refused("wsgi.py", "was not found near the settings; add it, or say in a Procfile what to start: `web: gunicorn …`")
+            refused("wsgi.py", "was not found near the settings; add it, set platformConfig.startCommand, or say in a Procfile what to start: `web: gunicorn …`")
         })?;
         context.note(format!("WSGI with Gunicorn: {module}"));
         Ok(Start::gunicorn(

@@ -8,7 +8,7 @@ RUN npm install --no-audit --no-fund
 COPY . ./
 RUN npm run build
 RUN rm -rf .next/cache
-RUN ["/bin/sh","-c","for folder do if [ -e \"$folder/index.html\" ]; then mv -- \"$folder\" /site && exit 0; fi; done; echo \"there is no index.html in: $*\" >&2; echo 'set platformConfig.outputDir to the folder that the build writes' >&2; exit 66","sh","out"]
+RUN ["/bin/sh","-c","for folder do if [ -e \"$folder/index.html\" ]; then mv -- \"$folder\" /site && exit 0; fi; done; echo \"there is no index.html in: $*\"; for page in */index.html .[!.]*/index.html */*/index.html .[!.]*/*/index.html */*/*/index.html; do case \"$page\" in *\"*\"*|node_modules/*) ;; *) echo \"an index.html is in: ${page%/index.html}\" ;; esac; done; echo folders that are here: */; exit 66","sh","out"]
 
 FROM scratch
 COPY --from=build /site /site

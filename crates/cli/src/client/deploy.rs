@@ -201,10 +201,14 @@ async fn finish(
         output.printer.data(neutralize_line(url))?;
     }
     if !ended.is_ready() {
-        let reason = ended.fail_message.as_ref().or(ended.fail_reason.as_ref());
-        let reason = reason.map_or("no reason was given", String::as_str);
+        let (reason, details) = ended
+            .failure()
+            .unwrap_or(("no reason was given", Vec::new()));
         let text = format!("release {} ended as {}: {reason}", ended.tag, ended.state);
         output.printer.error(neutralize_line(&text));
+        for line in details {
+            output.printer.note(neutralize_line(line));
+        }
         output
             .printer
             .hint("what was live before still is; put it right and deploy again");

@@ -216,14 +216,12 @@ fn show_list(output: &Output, list: ReleaseList) -> String {
 fn show_release(output: &Output, release: &Release) -> String {
     let now = now();
     let live = if release.current { " (live)" } else { "" };
-    let reason = release
-        .fail_message
-        .as_ref()
-        .or(release.fail_reason.as_ref());
+    let (reason, details) = release.failure().unwrap_or_default();
     output.facts(&[
         ("release", format!("{} {}", release.tag, release.id)),
         ("state", format!("{}{live}", release.state)),
-        ("reason", reason.cloned().unwrap_or_default()),
+        ("reason", reason.to_owned()),
+        ("details", details.join(" ")),
         ("warning", release.warnings.join("; ")),
         ("type", release.kind.clone()),
         (

@@ -192,10 +192,16 @@ async fn a_build_that_fails_says_where() {
     assert_eq!(ended["state"], "FAILED", "{ended:#}");
     assert_eq!(ended["failReason"], "build_failed", "{ended:#}");
     let message = text(&ended, "failMessage");
-    let cause = "`npm run build` failed with exit code 1: Error: a typo in line 7\nStep ";
+    let cause = "`npm run build` failed with exit code 1: Error: a typo in line 7; correct that";
     assert!(message.starts_with(cause), "{message}");
+    let (sentence, place) = message.split_once('\n').unwrap();
+    assert!(place.starts_with("Step "), "{message}");
     let log = fixture.build_log(&release).await;
     assert!(log.contains("a typo in line 7"), "{log}");
+    assert!(
+        log.contains(&format!("The build failed: {sentence}")),
+        "{log}"
+    );
     assert_eq!(fixture.page("shop", "/").await.status, 404);
     assert_eq!(fixture.docker.images(), [] as [&str; 0]);
     fixture.end().await;

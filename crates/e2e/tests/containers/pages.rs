@@ -65,6 +65,10 @@ async fn a_site_is_found_where_its_tool_writes_it_or_missed_in_one_sentence() {
         "{message}"
     );
     let (first, _) = message.split_once('\n').unwrap();
-    assert!(first.contains("set platformConfig.outputDir"), "{first}");
+    let advice = "there is one in elsewhere; set platformConfig.outputDir to \"elsewhere\"";
+    assert!(first.contains(advice), "{first}");
+    let log = fixture.build_log(&release).await;
+    assert!(log.contains("an index.html is in: elsewhere"), "{log}");
+    assert!(!log.contains("for folder do"), "{log}");
     fixture.end().await;
 }

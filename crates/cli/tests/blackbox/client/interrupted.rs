@@ -15,7 +15,8 @@ const PROJECT: &str = r#"{"project":{"_id":"0123456789abcdef01234567","created_a
 fn release(state: &str) -> Reply {
     let text = format!(
         r#"{{"release":{{"_id":"{ID}","type":"DEPLOY","state":"{state}","createdAt":"2026-11-15T01:02:03.004Z","tag":"v1",
-        "projectType":"static","port":80,"message":null,"client":null,"finishedAt":null,"current":true}}}}"#
+        "projectType":"static","port":80,"message":null,"client":null,"finishedAt":null,"current":true,
+        "failMessage":"the cause; what to do\nStep 4/9 : RUN npm ci"}}}}"#
     );
     Reply::json(200, &text)
 }
@@ -83,7 +84,10 @@ fn a_release_that_fails_says_why_and_has_its_code() {
     });
     let ran = Ran::of(&deploy(&Home::new(), &server).output().unwrap());
     assert_eq!(ran.assert(7).stdout, "");
-    ran.assert_says("error: release v1 ended as FAILED");
+    // The sentence is the error; where it happened follows.
+    ran.assert_says(
+        "error: release v1 ended as FAILED: the cause; what to do\nStep 4/9 : RUN npm ci\nhint: ",
+    );
 }
 
 #[test]

@@ -50,7 +50,9 @@ struct ReleasePage {
     client: String,
     /// The commit as the client sent it, as JSON.
     git_info: String,
-    fail_message: String,
+    /// Why it failed: a sentence, and the lines with what it is about.
+    failure: String,
+    failure_details: String,
     warnings: Vec<String>,
     is_over: bool,
     is_live: bool,
@@ -80,6 +82,12 @@ pub(super) async fn show_release(
         .last
         .map_or_else(String::new, |at| format!("?after={}", at.millis()));
     let can_download = may_download(&visit) && release.source_available;
+    let failure = release
+        .fail_message
+        .as_ref()
+        .or(release.fail_reason.as_ref());
+    let failure = failure.map_or("", String::as_str);
+    let (failure, details) = failure.split_once('\n').unwrap_or((failure, ""));
     let git_info = release.git_info.as_ref().map(|info| format!("{info:#}"));
     render(&ReleasePage {
         row: ReleaseRow::new(&visit, name, authored),
@@ -90,10 +98,8 @@ pub(super) async fn show_release(
         message: multi_line(release.message.as_deref().unwrap_or_default()),
         client: line(release.client.as_deref().unwrap_or_default()),
         git_info: multi_line(&git_info.unwrap_or_default()),
-        fail_message: release
-            .fail_message
-            .or(release.fail_reason)
-            .unwrap_or_default(),
+        failure: line(failure),
+        failure_details: multi_line(details.trim()),
         warnings: release.warnings,
         is_over: release.state.is_terminal(),
         is_live: release.current,

@@ -60,13 +60,13 @@ pub(super) fn unavailable(name: &ImageRef, error: &estrade_runtime::Error) -> Fa
         "cannot fetch an image"
     );
     let why = if error.is_not_found() {
-        "the registry has no such image, or only for those who log in; check its name and tag"
+        "cannot be fetched: the registry has no such image, or only for those who log in; check its name and tag"
     } else {
-        "it could not be fetched from its registry; try again, or ask whoever runs this installation to look into the log"
+        "could not be fetched from its registry; try again, or ask whoever runs this installation to look into the log"
     };
     Failure {
         reason: "image_unavailable",
-        message: format!("{name}: {why}"),
+        message: format!("the image {name} {why}"),
     }
 }
 

@@ -18,12 +18,12 @@ use super::transition::Failure;
 use super::unpack::{SiteTar, unpack_site};
 use crate::platform::containers::ran_out;
 use crate::{Core, Error};
-use cause::{StepOutput, refused};
+use cause::{StepOutput, explain, last_line, refused};
 use engine::{own_image, require_engine};
 use estrade_buildpacks::{BuildPlan, Outcome, Settings, readable_step};
 use estrade_model::error::error_chain;
 use estrade_model::platform::Platform;
-use estrade_model::release::{ArtifactId, ReleaseState};
+use estrade_model::release::ArtifactId;
 use estrade_model::secret::Secret;
 use estrade_model::site::SiteConfig;
 use estrade_runtime::{BuildError, BuildSpec};
@@ -161,7 +161,16 @@ async fn build_image(
         }
         built => built,
     };
-    built.map_err(|error| failed(claim, plan, &tail, error))
+    let Err(error) = built else {
+        return Ok(());
+    };
+    let memory = claim.core().settings.containers.build_memory;
+    let error = explain(plan, &tail, memory, error);
+    if let Some(line) = last_line(&error) {
+        log.push(line);
+        log.flush().await?;
+    }
+    Err(error)
 }
 
 /// A build that may have to be repeated.
@@ -313,36 +322,4 @@ async fn workload(claim: &Claim) -> Result<WorkloadRow, StepError> {
 
 fn sent_settings(claim: &Claim) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
     open_settings(claim.core(), claim.project(), &claim.spec().settings)
-}
-
-fn failed(claim: &Claim, plan: &BuildPlan, tail: &StepOutput, error: BuildError) -> StepError {
-    match error {
-        BuildError::Failed {
-            step,
-            code,
-            message,
-        } => {
-            let failed = cause::FailedStep {
-                outcome: &plan.outcome,
-                step: step.as_deref(),
-                code,
-                message: &message,
-                tail,
-                memory: claim.core().settings.containers.build_memory,
-            };
-            StepError::Failed(Failure {
-                reason: "build_failed",
-                message: failed.explain(),
-            })
-        }
-        BuildError::TimedOut(_) => StepError::Ended(
-            ReleaseState::TimedOut,
-            Failure {
-                reason: "timeout",
-                message: error.to_string(),
-            },
-        ),
-        BuildError::Context(_) => StepError::Broken(Error::internal(error)),
-        BuildError::Engine(error) => broken(error),
-    }
 }
