@@ -2,8 +2,10 @@
 
 use crate::version::Version;
 use estrade_model::Invalid;
+use estrade_model::image_mirror::ImageMirror;
 use estrade_model::image_ref::ImageRef;
-use std::collections::BTreeMap;
+use estrade_model::platform::Platform;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// An image that has a place in the build of a platform.
@@ -64,11 +66,35 @@ const PARTS: [Part; 15] = [
     part("composer", None, "composer:2", Version::major(2)),
 ];
 
+/// The digests of the usual images, by their names: what this release was tested with, wherever it is fetched from. An
+/// image without one is whatever its registry has under the name. Filled when a release is made, from what
+/// `estrade images list` shows.
+const DIGESTS: &[(&str, &str)] = &[];
+
 /// The base images of an installation. The default ones are the official images of each language.
 #[derive(Debug, Clone, Default)]
-pub struct BaseImages(BTreeMap<&'static str, String>);
+pub struct BaseImages {
+    configured: BTreeMap<&'static str, String>,
+    /// Those that are configured to be the usual ones, from the usual place.
+    usual: BTreeSet<&'static str>,
+    /// Where all others come from, if not from where they are published.
+    mirror: Option<ImageMirror>,
+}
+
+/// An image that builds need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeededImage {
+    pub name: String,
+    /// The platforms that are built with it, in the usual version.
+    pub platforms: Vec<Platform>,
+}
 
 impl BaseImages {
+    /// Fetches what is not configured from a mirror.
+    pub fn set_mirror(&mut self, mirror: ImageMirror) {
+        self.mirror = Some(mirror);
+    }
+
     /// Uses another image for a platform, or for one of `go-run`, `dotnet-run` and `composer`. A
     /// `{version}` in it is replaced by the version that the sources ask for.
     pub fn set(&mut self, name: &str, reference: &str) -> Result<(), Invalid> {
@@ -87,11 +113,40 @@ impl BaseImages {
         }
         // Who writes the usual image down still wants versions to count.
         if reference == with_version(part.template, part.version) {
-            self.0.remove(part.name);
+            self.configured.remove(part.name);
+            self.usual.insert(part.name);
         } else {
-            self.0.insert(part.name, reference.to_owned());
+            self.usual.remove(part.name);
+            self.configured.insert(part.name, reference.to_owned());
         }
         Ok(())
+    }
+
+    /// The images that these platforms are built with, when their sources ask for no version.
+    pub fn needed(&self, platforms: &[Platform]) -> Vec<NeededImage> {
+        let mut needed: Vec<NeededImage> = Vec::new();
+        for (platform, _) in Platform::ALL {
+            // It is built as one of the others.
+            if platform == Platform::Auto {
+                continue;
+            }
+            let is_wanted = |it: &Platform| *it == platform || *it == Platform::Auto;
+            if !platforms.iter().any(is_wanted) {
+                continue;
+            }
+            for name in parts_of(platform) {
+                let image = self.get(name, Self::usual(name));
+                let name = image.reference;
+                match needed.iter_mut().find(|it| it.name == name) {
+                    Some(known) => known.platforms.push(platform),
+                    None => needed.push(NeededImage {
+                        name,
+                        platforms: vec![platform],
+                    }),
+                }
+            }
+        }
+        needed
     }
 
     /// The version that is used when nobody asks for one.
@@ -104,16 +159,55 @@ impl BaseImages {
     pub(crate) fn get(&self, name: &'static str, version: Version) -> Image {
         let part = PARTS.iter().find(|part| part.name == name);
         let like = part.and_then(|part| part.like);
-        let configured = self.0.get(name).or_else(|| self.0.get(like?));
-        let template = configured.map(String::as_str);
-        let template = template
-            .or(part.map(|part| part.template))
-            .unwrap_or("scratch");
+        let configured = self.configured.get(name);
+        let configured = configured.or_else(|| self.configured.get(like?));
+        if let Some(template) = configured {
+            return Image {
+                reference: with_version(template, version),
+                configured: true,
+                versioned: template.contains("{version}"),
+            };
+        }
+        let template = part.map_or("scratch", |part| part.template);
+        let reference = pinned(with_version(template, version), DIGESTS);
+        let mut said_of = [Some(name), like].into_iter().flatten();
+        let is_usual = said_of.any(|name| self.usual.contains(name));
+        let mirror = self.mirror.as_ref().filter(|_| !is_usual);
         Image {
-            reference: with_version(template, version),
-            configured: configured.is_some(),
+            reference: match mirror {
+                Some(mirror) => mirror.name_of(&reference),
+                None => reference,
+            },
+            configured: false,
             versioned: template.contains("{version}"),
         }
+    }
+}
+
+/// The images that the buildpack of a platform may name.
+fn parts_of(platform: Platform) -> &'static [&'static str] {
+    match platform {
+        Platform::Static | Platform::Docker | Platform::Auto => &[],
+        Platform::Node => &["node"],
+        Platform::Next => &["next"],
+        Platform::React => &["react"],
+        Platform::Vue => &["vue"],
+        Platform::Angular => &["angular"],
+        Platform::Python => &["python"],
+        Platform::Django => &["django"],
+        Platform::Flask => &["flask"],
+        Platform::Php => &["php", "composer"],
+        Platform::Laravel => &["laravel", "composer", "node"],
+        Platform::Go => &["go", "go-run"],
+        Platform::Dotnet => &["dotnet", "dotnet-run"],
+    }
+}
+
+/// The name with the digest that is known for it.
+fn pinned(name: String, digests: &[(&str, &str)]) -> String {
+    match digests.iter().find(|(known, _)| *known == name) {
+        Some((_, digest)) => format!("{name}@{digest}"),
+        None => name,
     }
 }
 
@@ -165,6 +259,80 @@ mod tests {
         assert_eq!(get(&images, "vue"), "mirror.example/node:20");
         let image = images.get("next", Version::major(20));
         assert!(image.configured() && !image.versioned());
+    }
+
+    #[test]
+    fn a_mirror_has_what_nobody_configured() {
+        let mut images = BaseImages::default();
+        images.set("python", "own:1").unwrap();
+        images.set("composer", "composer:2").unwrap();
+        images.set_mirror("r.example:5000/m".parse().unwrap());
+        let get = |name| images.get(name, BaseImages::usual(name));
+        for (name, image) in [
+            ("node", "r.example:5000/m/node:22-slim"),
+            ("dotnet", "r.example:5000/m/dotnet/sdk:9.0"),
+            ("go-run", "r.example:5000/m/debian:trixie-slim"),
+            ("python", "own:1"),
+            ("django", "own:1"),
+            ("composer", "composer:2"),
+        ] {
+            assert_eq!(get(name).to_string(), image);
+        }
+        // The images are those that we know, only from elsewhere.
+        assert!(get("node").versioned() && !get("node").configured());
+        let other = images.get("node", Version::major(20));
+        assert_eq!(other.to_string(), "r.example:5000/m/node:20-slim");
+    }
+
+    #[test]
+    fn a_digest_belongs_to_one_name() {
+        let digests = [("node:22-slim", "sha256:0a")];
+        assert_eq!(
+            pinned("node:22-slim".into(), &digests),
+            "node:22-slim@sha256:0a"
+        );
+        assert_eq!(pinned("node:20-slim".into(), &digests), "node:20-slim");
+        // Whoever fills the table cannot get it wrong unnoticed.
+        for (name, digest) in DIGESTS {
+            let is_usual = |part: &Part| with_version(part.template, part.version) == *name;
+            assert!(PARTS.iter().any(is_usual), "{name}");
+            assert!(
+                format!("{name}@{digest}").parse::<ImageRef>().is_ok(),
+                "{digest}"
+            );
+        }
+    }
+
+    #[test]
+    fn platforms_need_each_image_once() {
+        let images = BaseImages::default();
+        let names = |platforms: &[Platform]| -> Vec<String> {
+            let needed = images.needed(platforms).into_iter();
+            needed.map(|image| image.name).collect()
+        };
+        assert_eq!(names(&[Platform::Next, Platform::Node]), ["node:22-slim"]);
+        assert_eq!(
+            names(&[Platform::Go]),
+            ["golang:1.25", "debian:trixie-slim"]
+        );
+        assert_eq!(
+            names(&[Platform::Static, Platform::Docker]),
+            [] as [&str; 0]
+        );
+        let all = images.needed(&[Platform::Auto]);
+        assert_eq!(all.len(), 8, "{all:?}");
+        let node = [
+            Platform::Node,
+            Platform::Next,
+            Platform::React,
+            Platform::Vue,
+            Platform::Angular,
+            Platform::Laravel,
+        ];
+        assert_eq!(all[0].platforms, node);
+        let every: Vec<_> = Platform::ALL.map(|(platform, _)| platform).to_vec();
+        let parts: BTreeSet<_> = every.into_iter().flat_map(parts_of).copied().collect();
+        assert_eq!(parts, PARTS.iter().map(|part| part.name).collect());
     }
 
     #[test]

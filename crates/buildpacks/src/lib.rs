@@ -44,7 +44,7 @@ pub use error::PlanError;
 pub use failure::FailedBuild;
 pub use frameworks::Detected;
 pub use ignore::IgnoreRules;
-pub use images::BaseImages;
+pub use images::{BaseImages, NeededImage};
 pub use plan::plan;
 pub use readable::readable_step;
 pub use settings::{BuildArg, Settings};

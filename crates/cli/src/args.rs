@@ -6,6 +6,7 @@ use crate::config::{DatabaseUrl, Flags, Invalid, Tls, parse_listen};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use estrade_model::platform::Platform;
 use estrade_model::time::Lifetime;
 use estrade_model::token_scope::TokenScope;
 use std::ffi::OsStr;
@@ -47,7 +48,9 @@ impl Cli {
             Command::Serve(args) => &args.listen,
             Command::Config(args) => &args.listen,
             #[cfg(feature = "server")]
-            Command::Account(_) | Command::Token(_) | Command::Openapi(_) => &Listen::default(),
+            Command::Account(_) | Command::Token(_) | Command::Images(_) | Command::Openapi(_) => {
+                &Listen::default()
+            }
             Command::Client(_) => &Listen::default(),
         };
         Flags {
@@ -68,7 +71,7 @@ const INSTALLATION_OPTIONS: [&str; 3] = ["config", "data_dir", "database_url"];
 /// Options of the client, which mean nothing to commands of the local installation.
 const SERVER_OPTIONS: [&str; 4] = ["context", "url", "team", "json"];
 /// Commands that work on the local installation; all others talk to a server.
-const LOCAL_COMMANDS: [&str; 5] = ["serve", "config", "account", "token", "openapi"];
+const LOCAL_COMMANDS: [&str; 6] = ["serve", "config", "images", "account", "token", "openapi"];
 /// Commands that need neither.
 const PLAIN_COMMANDS: [&str; 2] = ["completions", "man"];
 
@@ -212,6 +215,10 @@ Examples:
   estrade config --reference           every key with its meaning")]
     Config(ConfigArgs),
     #[cfg(feature = "server")]
+    /// List and fetch the images that builds are based on.
+    #[command(subcommand)]
+    Images(ImagesCommand),
+    #[cfg(feature = "server")]
     /// Make and manage accounts.
     #[command(subcommand)]
     Account(AccountCommand),
@@ -251,6 +258,31 @@ pub struct ConfigArgs {
     pub reference: bool,
     #[command(flatten)]
     listen: Listen,
+}
+
+/// `estrade images …`.
+#[derive(Debug, Subcommand)]
+pub enum ImagesCommand {
+    /// List the images that platforms are built with when their sources ask for no version.
+    #[command(after_help = "\
+Examples:
+  estrade images list
+  estrade images list --config /etc/estrade.toml python django")]
+    List {
+        /// Only those of these platforms
+        #[arg(value_name = "PLATFORM")]
+        platforms: Vec<Platform>,
+    },
+    /// Fetch those that the container engine does not have.
+    #[command(after_help = "\
+Examples:
+  estrade images pull
+  estrade images pull node next")]
+    Pull {
+        /// Only those of these platforms
+        #[arg(value_name = "PLATFORM")]
+        platforms: Vec<Platform>,
+    },
 }
 
 /// `estrade account …`.

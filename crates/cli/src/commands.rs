@@ -4,6 +4,8 @@
 pub mod account;
 pub mod config;
 #[cfg(feature = "server")]
+pub mod images;
+#[cfg(feature = "server")]
 pub mod openapi;
 #[cfg(feature = "server")]
 pub mod serve;

@@ -41,6 +41,7 @@ fn allow_many_files() {
 pub fn run(command: &Command, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
     match command {
         Command::Config(args) => commands::config::run(args, config, printer),
+        Command::Images(command) => block_on(commands::images::run(command, config, printer)),
         Command::Openapi(args) => commands::openapi::run(args, printer),
         Command::Serve(args) => block_on(commands::serve::run(args, config, printer)),
         Command::Account(command) => block_on(commands::account::run(command, config, printer)),

@@ -111,20 +111,9 @@ pub fn settings(config: &Config) -> Result<Settings, OpenError> {
 /// How projects run.
 fn containers(config: &Config) -> Result<ContainerSettings, OpenError> {
     let docker = &config.docker;
-    let mut images = BaseImages::default();
-    for (part, image) in &docker.images {
-        images
-            .set(part.as_str(), image)
-            .map_err(|reason| OpenError::Refused(format!("docker.images: {reason}")))?;
-    }
-    let host = match &docker.host {
-        Some(host) => host.0.clone(),
-        None => EngineHost::find(None, std::env::var("DOCKER_HOST").ok().as_deref())
-            .map_err(|reason| OpenError::Refused(format!("DOCKER_HOST: {reason}")))?,
-    };
     Ok(ContainerSettings {
-        host,
-        images,
+        host: engine_host(config)?,
+        images: base_images(config)?,
         registries: Registries::new(docker.registries.iter().map(|it| it.0.clone()).collect()),
         subnets: docker.subnets.0,
         firewall: docker.firewall,
@@ -136,6 +125,29 @@ fn containers(config: &Config) -> Result<ContainerSettings, OpenError> {
         free_disk: docker.free_disk_gb.saturating_mul(1 << 30),
         ..ContainerSettings::default()
     })
+}
+
+/// The images that builds are based on.
+pub fn base_images(config: &Config) -> Result<BaseImages, OpenError> {
+    let mut images = BaseImages::default();
+    for (part, image) in &config.docker.images {
+        images
+            .set(part.as_str(), image)
+            .map_err(|reason| OpenError::Refused(format!("docker.images: {reason}")))?;
+    }
+    if let Some(mirror) = &config.docker.mirror {
+        images.set_mirror(mirror.0.clone());
+    }
+    Ok(images)
+}
+
+/// Where the container engine listens.
+pub fn engine_host(config: &Config) -> Result<EngineHost, OpenError> {
+    match &config.docker.host {
+        Some(host) => Ok(host.0.clone()),
+        None => EngineHost::find(None, std::env::var("DOCKER_HOST").ok().as_deref())
+            .map_err(|reason| OpenError::Refused(format!("DOCKER_HOST: {reason}"))),
+    }
 }
 
 /// Which host names are ours, and how others prove that theirs are theirs.

@@ -19,6 +19,7 @@ pub mod dotenv;
 pub mod error;
 pub mod event;
 pub mod id;
+pub mod image_mirror;
 pub mod image_ref;
 pub mod invalid;
 pub mod ip_range;

@@ -24,6 +24,8 @@ pub struct Image {
     pub triggers: Vec<String>,
     /// The user that its processes run as; none: root.
     pub user: Option<String>,
+    /// What registries call its content, with the name under which each has it: `node@sha256:…`.
+    pub digests: Vec<String>,
     /// Bytes on disk, with layers that it shares with others.
     pub size: u64,
     /// When it was made; none: it is not recorded.

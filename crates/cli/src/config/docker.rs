@@ -1,6 +1,7 @@
 //! `[docker]`: which engine runs containers, what they may use, and on which base images.
 
 use super::text::{Invalid, serde_as_text};
+use estrade_model::image_mirror::ImageMirror;
 use estrade_runtime::{Egress, EngineHost, RegistryName, SubnetPool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub struct Docker {
     pub build_minutes: NonZeroU32,
     /// Disk space in GB that is kept free by removing images early.
     pub free_disk_gb: u64,
+    /// Where base images come from that are not configured below; absent: from where they are published.
+    pub mirror: Option<Mirror>,
     /// Base images that differ from the built-in ones.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<BuiltPlatform, String>,
@@ -47,6 +50,7 @@ impl Default for Docker {
             build_cpus: NonZeroU64::MIN.saturating_add(1),
             build_minutes: NonZeroU32::MIN.saturating_add(14),
             free_disk_gb: 5,
+            mirror: None,
             images: BTreeMap::new(),
         }
     }
@@ -156,6 +160,26 @@ impl fmt::Display for Registry {
 
 serde_as_text!(Registry);
 
+/// A registry with copies of the base images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mirror(pub ImageMirror);
+
+impl FromStr for Mirror {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        text.parse().map(Self)
+    }
+}
+
+impl fmt::Display for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+serde_as_text!(Mirror);
+
 /// Where containers may connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DockerEgress(pub Egress);
@@ -207,7 +231,8 @@ mod tests {
             images.set(part.as_str(), &image).unwrap();
         }
         // A default that is set changes nothing.
-        assert_eq!(format!("{images:?}"), format!("{usual:?}"));
+        let all = [estrade_model::platform::Platform::Auto];
+        assert_eq!(images.needed(&all), usual.needed(&all));
     }
 
     #[test]

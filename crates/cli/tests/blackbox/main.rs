@@ -16,6 +16,7 @@ mod damage;
 mod disk_full;
 mod first_start;
 mod greeting;
+mod images;
 mod inference;
 mod logs;
 mod nodes;

@@ -56,8 +56,8 @@ async fn a_site_is_found_where_its_tool_writes_it_or_missed_in_one_sentence() {
         fixture.deploy("pages", &sources(folder)).await;
         assert_eq!(fixture.text("pages", "/").await, "hello\n", "{folder}");
     }
-    let release = fixture.release("pages", &sources("elsewhere")).await;
-    let release = ended(&fixture.ada, &release).await;
+    let id = fixture.release("pages", &sources("elsewhere")).await;
+    let release = ended(&fixture.ada, &id).await;
     assert_eq!(release["failReason"], "build_failed", "{release:#}");
     let message = release["failMessage"].as_str().unwrap();
     assert!(
@@ -67,7 +67,7 @@ async fn a_site_is_found_where_its_tool_writes_it_or_missed_in_one_sentence() {
     let (first, _) = message.split_once('\n').unwrap();
     let advice = "there is one in elsewhere; set platformConfig.outputDir to \"elsewhere\"";
     assert!(first.contains(advice), "{first}");
-    let log = fixture.build_log(&release).await;
+    let log = fixture.build_log(&id).await;
     assert!(log.contains("an index.html is in: elsewhere"), "{log}");
     assert!(!log.contains("for folder do"), "{log}");
     fixture.end().await;

@@ -251,6 +251,7 @@ fn read(found: models::ImageInspect) -> Result<Image, Error> {
     Ok(Image {
         volumes,
         triggers: config.on_build.unwrap_or_default(),
+        digests: found.repo_digests.unwrap_or_default(),
         id: found
             .id
             .and_then(|id| id.parse().ok())

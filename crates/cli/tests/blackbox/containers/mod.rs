@@ -1,6 +1,7 @@
 //! `kill -9` of the server or of the engine in the middle of work: what shall run is what runs, soon after.
 
 mod engine_kills;
+mod images;
 mod kills;
 mod own_engine;
 mod restore;

@@ -100,7 +100,15 @@ async fn fetch(
     match pulled {
         Ok(()) => {}
         Err(error) if error.is_engine_away() => return Err(broken(error)),
-        Err(error) => return Err(StepError::Failed(unavailable(&image, &error))),
+        Err(error) => {
+            let mut failure = unavailable(&image, &error);
+            if named_by == NamedBy::Operator {
+                failure.message = format!(
+                    "the base image {name} is not here and could not be fetched; whoever runs this installation can fetch it with `estrade images pull`, or name another one in docker.mirror or docker.images"
+                );
+            }
+            return Err(StepError::Failed(failure));
+        }
     }
     builder.note_base(&image, true, now).await.map_err(broken)?;
     let found = builder.image(&image).await.map_err(broken)?;

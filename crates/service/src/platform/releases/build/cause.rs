@@ -149,7 +149,7 @@ mod tests {
             output.add("x");
         }
         assert_eq!(output.lines.len(), MAX_LINES);
-        let told = timed_out(Duration::from_secs(900), &output);
+        let told = timed_out(Duration::from_mins(15), &output);
         assert_eq!(
             told,
             "the build took longer than 15 minutes and was stopped; make its last step quicker, or raise docker.build_minutes\nStep 2/9 : RUN make all"
