@@ -18,6 +18,7 @@ on_both_backends! {
     a_token_may_be_a_subprotocol with engine;
     it_is_a_websocket_or_nothing;
     without_an_instance_there_is_none with engine;
+    a_token_that_is_revoked_before_the_first_frame_opens_none;
     only_instances_of_the_live_release_count with engine;
     frames_are_small_and_make_sense with engine;
     who_leaves_hangs_up with engine;
@@ -332,6 +333,20 @@ async fn a_token_that_is_revoked_ends_its_shells(app: &TestApp) {
     other.type_in("echo he''llo\n").await;
     other.read_until("hello").await;
     clean(app, &ada).await;
+}
+
+/// A client may wait with its first frame; what was allowed when it connected need not be any more.
+async fn a_token_that_is_revoked_before_the_first_frame_opens_none(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let made = ada.post("/v1/api-token", &json!({"name": "laptop"})).await;
+    let made = made.assert(201);
+    let laptop = ada.with_token(&made.field("/api_token"));
+    let mut shell = open(app, &laptop, "").await;
+    let path = format!("/v1/tokens/{}", made.field("/_id"));
+    ada.delete(&path).await.assert(204);
+    shell.start(80, 24).await;
+    assert_eq!(shell.closed().await.code, 4401);
 }
 
 async fn much_goes_through_in_both_directions(app: &TestApp) {

@@ -65,6 +65,11 @@ async fn run(
         Ok(Err(end)) => return end,
         Err(_) => return CloseReason::BadFrame,
     };
+    // From here on no change is missed. The client may have waited with its first frame.
+    let changes = Watch::start(&app.core.db);
+    if is_refused(app, request).await {
+        return CloseReason::NotAllowed;
+    }
     let instances = match request.instances(&app.core).await {
         Ok(instances) => instances,
         Err(reason) => return CloseReason::None(reason),
@@ -93,7 +98,7 @@ async fn run(
     tokio::select! {
         end = forward_output(output, sink, &control) => end,
         end = forward_input(stream, input, &control, has_terminal) => end,
-        end = recheck_access(app, request) => end,
+        end = recheck_access(app, request, changes) => end,
     }
 }
 
@@ -237,19 +242,22 @@ async fn write(input: &mut WriteHalf<Shell>, bytes: &[u8]) -> std::io::Result<()
 }
 
 /// Ends when the caller may not do this any more.
-async fn recheck_access(app: &AppState, request: &ShellRequest) -> CloseReason {
-    let mut changes = Watch::start(&app.core.db);
+async fn recheck_access(app: &AppState, request: &ShellRequest, mut changes: Watch) -> CloseReason {
     loop {
         // The change feed reports a revoked credential, but not a removed member: that is polled.
         tokio::select! {
             () = sleep(PING_INTERVAL) => {}
             () = changes.any_changed(CREDENTIAL_CHANGES) => {}
         }
-        let token = app.services.check_again(&request.scope().caller).await;
-        if is_refusal(&token) || is_refusal(&request.check_again(&app.core).await) {
+        if is_refused(app, request).await {
             return CloseReason::NotAllowed;
         }
     }
+}
+
+async fn is_refused(app: &AppState, request: &ShellRequest) -> bool {
+    let token = app.services.check_again(&request.scope().caller).await;
+    is_refusal(&token) || is_refusal(&request.check_again(&app.core).await)
 }
 
 /// A database that is away for a moment is no reason to hang up.
