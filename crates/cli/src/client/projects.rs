@@ -11,7 +11,6 @@ use estrade_client::wire::{Project, ProjectBody, ProjectCreated, ProjectList};
 use estrade_client::{Client, ClientError, Result};
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::process::{Command, Stdio};
 
 /// `estrade projects …`.
 #[derive(Debug, Subcommand)]
@@ -309,23 +308,13 @@ async fn open(session: &Session<'_>, project: &str, print_only: bool) -> anyhow:
     output
         .printer
         .data(estrade_client::text::neutralize_line(&url))?;
-    if !print_only && super::prompt::can_ask() {
-        let program = if cfg!(target_os = "macos") {
-            "open"
-        } else {
-            "xdg-open"
-        };
-        let mut command = Command::new(program);
-        let quiet = command
-            .arg(&url)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        if quiet.spawn().is_err() {
-            output
-                .printer
-                .note("no browser was found; open the address yourself");
-        }
+    // As a parser writes it: what the server sends goes to a program of the desktop, which may hand it to a shell.
+    let page = reqwest::Url::parse(&url).map(String::from);
+    let may_open = !print_only && super::prompt::can_ask();
+    if may_open && !page.is_ok_and(|page| super::open_browser::open(&page)) {
+        output
+            .printer
+            .note("no browser was found; open the address yourself");
     }
     Ok(())
 }
