@@ -7,10 +7,13 @@ use estrade_model::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "contexts.json";
+/// Is locked by whoever changes them.
+const LOCK: &str = "contexts.lock";
 
 /// Everything that is remembered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,12 +174,22 @@ impl ContextStore {
         Ok(())
     }
 
-    /// Reads, changes and writes them.
+    /// Reads, changes and writes them. Programs that do so at once wait for each other: a login that another one wrote
+    /// over would leave a token that nobody has.
     pub fn change<T>(&self, change: impl FnOnce(&mut Contexts) -> Result<T>) -> Result<T> {
+        let _lock = self.lock();
         let mut contexts = self.load()?;
         let changed = change(&mut contexts)?;
         self.save(&contexts)?;
         Ok(changed)
+    }
+
+    /// None where there are no locks: they are no reason to refuse.
+    fn lock(&self) -> Option<File> {
+        std::fs::create_dir_all(&self.directory).ok()?;
+        let file = File::create(self.directory.join(LOCK)).ok()?;
+        file.lock().ok()?;
+        Some(file)
     }
 
     /// Remembers a login and uses it from now on; what had its name before. The token goes into the keyring if there is
@@ -279,6 +292,28 @@ mod tests {
         }
         std::fs::write(store.path(), "{").unwrap();
         assert!(matches!(store.load(), Err(ClientError::Usage(_))));
+    }
+
+    #[test]
+    fn changes_at_once_are_all_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let store = ContextStore::new(home.path().join("a"));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let store = &store;
+                scope.spawn(move || {
+                    for number in 0..10 {
+                        let name = format!("{thread}-{number}");
+                        let add = |contexts: &mut Contexts| {
+                            contexts.add(&name, context("https://one"));
+                            Ok(())
+                        };
+                        store.change(add).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(store.load().unwrap().contexts.len(), 40);
     }
 
     #[test]

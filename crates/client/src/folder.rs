@@ -111,12 +111,13 @@ pub fn scan(root: &Path) -> Result<Folder> {
         if kind.is_dir() || is_left_out(&docker, relative) {
             continue;
         }
+        // The walk follows links to rules, wherever they lead.
+        if RULE_FILES.iter().any(|name| entry.file_name() == *name) {
+            check_rules(entry.path())?;
+        }
         if kind.is_symlink() {
             links.push(relative.to_owned());
             continue;
-        }
-        if RULE_FILES.iter().any(|name| entry.file_name() == *name) {
-            check_rules(entry.path())?;
         }
         folder.take(relative, to_file(entry.path(), relative));
     }
@@ -344,6 +345,26 @@ mod tests {
                 let refused = scan(root.path());
                 assert!(matches!(refused, Err(ClientError::Usage(_))), "{file}");
             }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn rules_behind_a_link_that_cannot_be_read_stop_everything_too() {
+        use std::os::unix::fs::symlink;
+        for file in [".gitignore", "sub/.estradeignore"] {
+            let root = tree(&[(".env", "s"), ("sub/.env", "s")]);
+            let rules = tree(&[]);
+            let elsewhere = rules.path().join("rules");
+            symlink(&elsewhere, root.path().join(file)).unwrap();
+            write(&elsewhere, ".env\n").unwrap();
+            assert_eq!(
+                scan(root.path()).unwrap().files.len(),
+                usize::from(file != ".gitignore")
+            );
+            write(&elsewhere, b"# \xe9\n.env\n").unwrap();
+            let refused = scan(root.path());
+            assert!(matches!(refused, Err(ClientError::Usage(_))), "{file}");
         }
     }
 
