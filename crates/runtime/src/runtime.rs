@@ -145,6 +145,11 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// Makes a volume larger, with what is in it, if it exists and its size is held. It never becomes smaller.
     fn grow_volume<'a>(&'a self, key: &'a VolumeKey, size: u64) -> Call<'a, ()>;
 
+    /// How many bytes a volume holds. None: to know it, files would have to be counted, or it is not here.
+    fn used_space<'a>(&'a self, _key: &'a VolumeKey) -> Call<'a, Option<u64>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Every volume of this installation.
     fn volumes(&self) -> Call<'_, Vec<VolumeKey>>;
 

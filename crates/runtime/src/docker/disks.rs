@@ -89,22 +89,47 @@ impl Disks {
         self.run(move |disks| disks.remove_now(&name)).await
     }
 
+    /// How many bytes are used of a disk that is mounted.
+    pub(crate) async fn used_space(&self, name: String) -> Result<Option<u64>, Error> {
+        self.run_beside(move |disks| disks.used_space_now(&name))
+            .await
+    }
+
     /// Does something that takes the file system's time.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
-        let disks = self.clone();
-        let working = tokio::task::spawn_blocking(move || {
+        self.run_beside(|disks| {
             let _turn = disks.turn.lock_ignoring_poison();
-            work(&disks)
-        });
+            work(disks)
+        })
+        .await
+    }
+
+    /// The same for what need not wait for mounts and changes of size.
+    async fn run_beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let disks = self.clone();
+        let working = tokio::task::spawn_blocking(move || work(&disks));
         let done = working.await.map_err(|error| Error::broken(WHAT, error))?;
         done.map_err(|error| Error::Refused {
             what: WHAT,
             status: 0,
             message: error.to_string(),
         })
+    }
+
+    fn used_space_now(&self, name: &str) -> io::Result<Option<u64>> {
+        let place = self.place(name);
+        if !fs::exists(&place)? || !is_mounted(&place)? {
+            return Ok(None);
+        }
+        let space = rustix::fs::statvfs(&place)?;
+        let blocks = space.f_blocks.saturating_sub(space.f_bfree);
+        Ok(Some(blocks.saturating_mul(space.f_frsize)))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

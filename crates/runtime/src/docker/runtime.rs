@@ -141,6 +141,10 @@ impl Runtime for Engine {
         Box::pin(Engine::grow_volume(self, key, size))
     }
 
+    fn used_space<'a>(&'a self, key: &'a VolumeKey) -> Call<'a, Option<u64>> {
+        Box::pin(Engine::used_space(self, key))
+    }
+
     fn volumes(&self) -> Call<'_, Vec<VolumeKey>> {
         Box::pin(Engine::volumes(self))
     }

@@ -68,6 +68,14 @@ impl Engine {
         disks.grow(self.volume_name(key), size).await
     }
 
+    /// How many bytes a volume holds, if it has a disk, which is mounted: its file system knows.
+    pub async fn used_space(&self, key: &VolumeKey) -> Result<Option<u64>, Error> {
+        match &self.disks {
+            Some(disks) => disks.used_space(self.volume_name(key)).await,
+            None => Ok(None),
+        }
+    }
+
     async fn has_volume(&self, key: &VolumeKey) -> Result<bool, Error> {
         let name = self.volume_name(key);
         let found = self.docker.inspect_volume(&name);

@@ -254,6 +254,8 @@ except OSError as error: print(n, error.strerror)";
         "{said}"
     );
     assert_eq!(why, "No space left on device");
+    let used = engine.used_space(&key).await.unwrap().unwrap();
+    assert!((20 * MIB..32 * MIB).contains(&used), "{used}");
     assert!(engine.remove_volume(&key).await.unwrap_err().is_conflict());
     engine.remove_instance(&ended.id).await.unwrap();
 
@@ -267,6 +269,7 @@ except OSError as error: print(n, error.strerror)";
             .find(|path| path.is_dir())
     };
     rustix::mount::unmount(mounted().unwrap(), rustix::mount::UnmountFlags::empty()).unwrap();
+    assert_eq!(engine.used_space(&key).await.unwrap(), None, "not mounted");
     // Containers of other tests that are starting just now keep it mounted for a moment more.
     let is_attached = || {
         let list = Command::new("losetup").arg("--list").output().unwrap();

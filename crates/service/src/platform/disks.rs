@@ -92,6 +92,35 @@ pub async fn read_disk(core: &Core, scope: &Scope, project: &str, name: &str) ->
     disk.ok_or(NOT_FOUND)
 }
 
+/// How many bytes disks of a project hold, in the same order. None where this node cannot say without counting files,
+/// or has not mounted it.
+pub async fn used_space(
+    core: &Core,
+    scope: &Scope,
+    project: ProjectId,
+    disks: &[Disk],
+) -> Result<Vec<Option<u64>>> {
+    let owner = scope.projects(ProjectOperation::Read)?.owner();
+    let mut used = Vec::with_capacity(disks.len());
+    for disk in disks {
+        let volume = VolumeKey {
+            owner,
+            project,
+            name: disk.id.to_string().parse()?,
+        };
+        used.push(
+            core.runtime
+                .used_space(&volume)
+                .await
+                .unwrap_or_else(|error| {
+                    tracing::debug!(error = error_chain(&error), "cannot say how full a disk is");
+                    None
+                }),
+        );
+    }
+    Ok(used)
+}
+
 /// The one resize that may be under way. What is taken back after a failure must be the size from before this resize,
 /// and not one that another resize is about to take back as well.
 pub struct ResizeSlot(Semaphore);
