@@ -2,7 +2,7 @@
 
 use super::parts::{Problem, project_path};
 use crate::form::NoFields;
-use crate::format::filters;
+use crate::format::{self, filters};
 use crate::page::{render, render_with};
 use crate::pages::ask::{AskPage, Question};
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
@@ -41,6 +41,8 @@ pub(super) fn routes() -> Router<AppState> {
 struct DiskRow {
     name: String,
     size: u64,
+    /// How much of it is used, and how many percent that is, where this node knows.
+    used: Option<(String, u64)>,
     /// The largest size that the plan leaves for it.
     max: u64,
     created_at: Timestamp,
@@ -110,7 +112,8 @@ async fn disks_page(
     let plan = app.core.settings.plans.get(&detail.project.plan_id);
     let total = plan.map_or(0, |plan| plan.disk_gb);
     let free = total.saturating_sub(detail.reserved_disk_space);
-    let row = |disk: Disk| {
+    let used = disks::used_space(&app.core, &visit.scope, detail.project.id, &detail.disks).await?;
+    let row = |(disk, used): (Disk, Option<u64>)| {
         let at =
             |rest: &str| visit.href(&project_path(name, &format!("/disks/{}{rest}", disk.name)));
         let mount = mounts.iter().find(|(mounted, _)| *mounted == disk.name);
@@ -120,6 +123,7 @@ async fn disks_page(
             resize_href: at("/resize"),
             delete_href: at("/delete"),
             size: disk.size,
+            used: used.map(|used| (format::bytes(used), percent(used, disk.size))),
             created_at: disk.created_at,
             name: disk.name,
         }
@@ -127,7 +131,7 @@ async fn disks_page(
     Ok(DisksPage {
         layout: visit.layout(format!("Disks of {name}"), Section::Projects),
         tabs: ProjectTabs::new(visit, &detail.project, ProjectTab::Disks),
-        rows: detail.disks.into_iter().map(row).collect(),
+        rows: detail.disks.into_iter().zip(used).map(row).collect(),
         plan: detail.project.plan_id,
         reserved: detail.reserved_disk_space,
         total,
@@ -137,6 +141,12 @@ async fn disks_page(
         problem,
         draft,
     })
+}
+
+/// How many percent of a disk are used; its file system is a little smaller than its size in GB.
+fn percent(used: u64, size_gb: u64) -> u64 {
+    let size = size_gb.saturating_mul(1 << 30).max(1);
+    (used.saturating_mul(100) / size).min(100)
 }
 
 async fn create_disk(
