@@ -8,6 +8,9 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+/// Why nothing was deleted.
+pub const WRONG_NAME: &str = "This is another name. Nothing was deleted.";
+
 /// What a question is about.
 pub struct Question {
     /// The question itself.
@@ -18,6 +21,15 @@ pub struct Question {
     pub label: String,
     /// Where the form goes, as a path of the panel.
     pub action: String,
+}
+
+/// A choice beside a question.
+pub struct Check {
+    /// The name of the field; its value is `yes`.
+    pub name: &'static str,
+    pub label: &'static str,
+    pub hint: &'static str,
+    pub checked: bool,
 }
 
 /// A question, with one button that does it and a way back.
@@ -31,6 +43,9 @@ pub struct AskPage {
     kind: &'static str,
     /// What the form sends besides.
     fields: Vec<(&'static str, &'static str)>,
+    /// The name that the person has to type, and what they typed.
+    name: Option<(String, String)>,
+    check: Option<Check>,
     /// The names and paths of the pages above; the last one is the way back.
     parents: Vec<(String, String)>,
     /// The head of a project's pages, instead of the path.
@@ -46,6 +61,8 @@ impl AskPage {
             question,
             kind: "danger solid",
             fields: Vec::new(),
+            name: None,
+            check: None,
             parents: Vec::new(),
             tabs: None,
             problem: String::new(),
@@ -73,6 +90,23 @@ impl AskPage {
     /// The form also sends this.
     pub fn with_field(mut self, name: &'static str, value: &'static str) -> Self {
         self.fields.push((name, value));
+        self
+    }
+
+    /// The person has to type this name.
+    pub fn with_name(mut self, name: impl Into<String>, typed: impl Into<String>) -> Self {
+        self.name = Some((name.into(), typed.into()));
+        self
+    }
+
+    /// The name, if it was typed right.
+    pub fn typed_name(&self) -> Option<&str> {
+        let (name, typed) = self.name.as_ref()?;
+        (typed.trim() == name).then_some(name.as_str())
+    }
+
+    pub fn with_check(mut self, check: Check) -> Self {
+        self.check = Some(check);
         self
     }
 

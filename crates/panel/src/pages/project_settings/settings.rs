@@ -4,7 +4,7 @@ use super::parts::{Problem, project_path};
 use crate::form::NoFields;
 use crate::format::{self, filters};
 use crate::page::{render, render_with};
-use crate::pages::ask::{AskPage, Question};
+use crate::pages::ask::{AskPage, Check, Question, WRONG_NAME};
 use crate::pages::project_tabs::{ProjectTab, ProjectTabs};
 use crate::{Layout, PanelError, Section, SignedForm, Visit};
 use askama::Template;
@@ -293,38 +293,38 @@ async fn restart(
     }
 }
 
-#[derive(Template)]
-#[template(path = "projects/delete.html")]
-struct DeletePage {
-    layout: Layout,
-    tabs: ProjectTabs,
-    disks: usize,
-    is_live: bool,
-    action: String,
-    back: String,
-    problem: Option<String>,
-    typed: String,
-    purge: bool,
-}
-
-fn delete_page(
-    visit: &Visit,
-    detail: &ProjectDetail,
-    problem: Option<String>,
-    form: &DeleteForm,
-) -> DeletePage {
+fn delete_page(visit: &Visit, detail: &ProjectDetail, form: &DeleteForm) -> AskPage {
     let name = &detail.project.project_id;
-    DeletePage {
-        layout: visit.layout(format!("Delete {name}"), Section::Projects),
-        tabs: ProjectTabs::new(visit, &detail.project, ProjectTab::Settings).without_actions(),
-        disks: detail.disks.len(),
-        is_live: detail.project.is_deployed,
-        action: visit.href(&project_path(name, "/delete")),
-        back: visit.href(&project_path(name, "/settings")),
-        problem,
-        typed: form.name.clone(),
-        purge: form.purge.is_some(),
-    }
+    let stops = if detail.project.is_deployed {
+        "It stops serving at once. "
+    } else {
+        ""
+    };
+    let disks = match detail.disks.len() {
+        0 => " and logs".to_owned(),
+        1 => ", logs and its disk".to_owned(),
+        disks => format!(", logs and {disks} disks"),
+    };
+    let question = Question {
+        title: format!("Delete {name}?"),
+        text: format!(
+            "{stops}Its releases, variables, domains{disks} are removed and cannot be brought back."
+        ),
+        label: "Delete project".into(),
+        action: project_path(name, "/delete"),
+    };
+    let tabs = ProjectTabs::new(visit, &detail.project, ProjectTab::Settings);
+    let layout = visit.layout(format!("Delete {name}"), Section::Projects);
+    AskPage::new(layout, question)
+        .in_project(tabs)
+        .below("Settings", project_path(name, "/settings"))
+        .with_name(name, &form.name)
+        .with_check(Check {
+            name: "purge",
+            label: "Free the name at once",
+            hint: "Otherwise it stays reserved for you for 30 days, so that nobody else gets visitors meant for you.",
+            checked: form.purge.is_some(),
+        })
 }
 
 async fn confirm_delete(
@@ -334,7 +334,7 @@ async fn confirm_delete(
 ) -> Result<Response, PanelError> {
     visit.scope.require_to_read(Role::Admin)?;
     let (detail, _) = projects::read_project(&app.core, &visit.scope, &name).await?;
-    render(&delete_page(&visit, &detail, None, &DeleteForm::default()))
+    delete_page(&visit, &detail, &DeleteForm::default()).respond()
 }
 
 #[derive(Default, Deserialize)]
@@ -354,13 +354,10 @@ async fn delete_project(
     visit.scope.require_to_read(Role::Admin)?;
     let (detail, _) = projects::read_project(&app.core, &visit.scope, &name).await?;
     let project = &detail.project;
-    if form.name.trim() != project.project_id {
-        let problem = format!(
-            "Type {} to delete it. Nothing was deleted.",
-            project.project_id
-        );
-        let page = delete_page(&visit, &detail, Some(problem), &form);
-        return render_with(StatusCode::BAD_REQUEST, &page);
+    let page = delete_page(&visit, &detail, &form);
+    if page.typed_name().is_none() {
+        let page = page.refused(WRONG_NAME.to_owned());
+        return page.respond_with(StatusCode::BAD_REQUEST);
     }
     // By its id: a project of the same name that was made meanwhile is another one.
     let id = project.id.to_string();

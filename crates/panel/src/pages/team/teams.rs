@@ -8,6 +8,7 @@ use crate::form::SignedForm;
 use crate::layout::{Layout, Section, with_team};
 use crate::list::{ListQuery, PAGE_SIZE, split_page};
 use crate::page::{render, render_with};
+use crate::pages::ask::{AskPage, Question, WRONG_NAME};
 use crate::session::Visit;
 use askama::Template;
 use axum::Router;
@@ -105,7 +106,7 @@ struct NewTeamPage {
     typed: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct NameForm {
     name: String,
 }
@@ -147,20 +148,25 @@ async fn create_team(
     }
 }
 
-#[derive(Template)]
-#[template(path = "team/delete.html")]
-struct DeletePage {
-    layout: Layout,
-    problem: String,
+fn delete_page(visit: &Visit, form: &NameForm) -> AskPage {
+    let layout = visit.layout("Delete the team", Section::Team);
+    let name = layout.scope_name().to_owned();
+    let question = Question {
+        title: format!("Delete {name}?"),
+        text: "The team, its networks, its workspaces and its audit log are gone for everybody. This cannot be undone."
+            .into(),
+        label: "Delete team".into(),
+        action: "/panel/team/delete".into(),
+    };
+    AskPage::new(layout, question)
+        .below("Team", "/panel/team")
+        .with_name(name, &form.name)
 }
 
 async fn ask_delete(visit: Visit) -> Result<Response, PanelError> {
     require_team(&visit)?;
     visit.scope.require_to_read(Role::Owner)?;
-    render(&DeletePage {
-        layout: visit.layout("Delete the team", Section::Team),
-        problem: String::new(),
-    })
+    delete_page(&visit, &NameForm::default()).respond()
 }
 
 async fn delete_team(
@@ -169,18 +175,16 @@ async fn delete_team(
     SignedForm(form): SignedForm<NameForm>,
 ) -> Result<Response, PanelError> {
     let team = require_team(&visit)?;
-    let layout = visit.layout("Delete the team", Section::Team);
-    let name = layout.scope_name().to_owned();
-    let problem = if form.name.trim() == name {
-        match teams::delete_team(&app.core, &visit.scope.caller, team).await {
+    let page = delete_page(&visit, &form);
+    let problem = match page.typed_name() {
+        Some(name) => match teams::delete_team(&app.core, &visit.scope.caller, team).await {
             Ok(()) => {
                 let text = format!("The team {name} was deleted");
                 return Ok(visit.done_at(text, "/panel/team"));
             }
             Err(error) => PanelError::from(error).correctable()?,
-        }
-    } else {
-        "The name is another one; type it as it is written below the field.".to_owned()
+        },
+        None => WRONG_NAME.to_owned(),
     };
-    render_with(StatusCode::BAD_REQUEST, &DeletePage { layout, problem })
+    page.refused(problem).respond_with(StatusCode::BAD_REQUEST)
 }
