@@ -1,11 +1,12 @@
 //! Keys and workspaces: made, changed, switched, rotated and deleted.
 
-use super::support::{ECHO, new_key, person, say, secret};
+use super::support::{ECHO, between, new_key, new_key_at, person, say, secret, workspace_of};
 use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::{Value, json};
 
 on_both_backends! {
     a_key_is_made_used_switched_rotated_and_deleted;
+    a_switch_comes_back_to_the_list_as_it_was_filtered;
     workspaces_are_made_renamed_limited_and_deleted;
     forms_are_shown_again_with_what_was_typed;
 }
@@ -105,6 +106,56 @@ async fn a_key_is_made_used_switched_rotated_and_deleted(app: &TestApp) {
     ada.post(&format!("{path}/delete"), &[]).await.assert(303);
     say(app, &secret(&again), ECHO).await.assert(401);
     ada.get(&path).await.assert(404);
+}
+
+async fn a_switch_comes_back_to_the_list_as_it_was_filtered(app: &TestApp) {
+    let (user, mut ada) = person(app, "ada").await;
+    let (older, _) = new_key(&mut ada, "older", &[]).await;
+    let (newer, _) = new_key(&mut ada, "newer", &[]).await;
+    let workspace = workspace_of(&user, &older).await;
+    let made = ada.post("/panel/team/new", &[("name", "Shop")]).await;
+    let made = made.assert(303).header("location").to_owned();
+    let (_, team) = made.split_once("?team=").unwrap();
+    let form = format!("/panel/keys/new?team={team}");
+    let (shared, _) = new_key_at(&mut ada, &form, "shared", &[]).await;
+    let of_workspace = format!("/panel/keys?workspace={workspace}");
+    let pages = [
+        (of_workspace.clone(), &older),
+        (format!("{of_workspace}&before={newer}"), &older),
+        (format!("/panel/keys?before={newer}"), &older),
+        (format!("/panel/keys?team={team}"), &shared),
+        (format!("/panel/keys/{newer}"), &newer),
+    ];
+    for (page, key) in pages {
+        let (switch, from) = switch_of(&ada.get(&page).await.assert(200).text(), key);
+        let form = [("enabled", "false"), ("from", from.as_str())];
+        let back = ada.post(&switch, &form).await.assert(303);
+        assert_eq!(back.header("location"), page);
+        let shown = ada.get(&page).await.assert(200).text();
+        assert!(shown.contains("was disabled"), "{shown}");
+    }
+    // Nobody is sent anywhere else.
+    let switch = format!("/panel/keys/{older}/enabled");
+    for from in [
+        "",
+        "list",
+        "//evil.example",
+        "/panel/keys//evil.example",
+        "/panel/sign-out",
+    ] {
+        let form = [("enabled", "true"), ("from", from)];
+        let back = ada.post(&switch, &form).await.assert(303);
+        assert_eq!(back.header("location"), "/panel/keys", "{from}");
+    }
+}
+
+/// Where the switch of a key on a page leads, and what it says of the page.
+fn switch_of(page: &str, key: &str) -> (String, String) {
+    let action = format!("/panel/keys/{key}/enabled");
+    let (_, rest) = page.split_once(&action).expect("a switch");
+    let query = rest.split('"').next().unwrap();
+    let from = between(rest, "name=\"from\" value=\"", "\"");
+    (format!("{action}{query}"), from.replace("&#38;", "&"))
 }
 
 async fn workspaces_are_made_renamed_limited_and_deleted(app: &TestApp) {

@@ -31,10 +31,22 @@ pub(crate) async fn new_key(
     name: &str,
     more: &[(&str, &str)],
 ) -> (String, String) {
+    new_key_at(panel, "/panel/keys/new", name, more).await
+}
+
+/// The same in the scope that the form's address names.
+pub(crate) async fn new_key_at(
+    panel: &mut PanelClient,
+    address: &str,
+    name: &str,
+    more: &[(&str, &str)],
+) -> (String, String) {
     let mut form = vec![("name", name), ("more_workspaces", "main")];
     form.extend(more);
-    let page = panel.post("/panel/keys/new", &form).await.assert(200);
-    let id = between(&page.text(), "/panel/playground?key=", "\"");
+    let page = panel.post(address, &form).await.assert(200);
+    let query = between(&page.text(), "/panel/playground?key=", "\"");
+    // The team may follow.
+    let id = query.split('&').next().unwrap_or_default().to_owned();
     (id, secret(&page))
 }
 

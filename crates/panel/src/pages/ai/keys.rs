@@ -9,6 +9,7 @@ use crate::form::{NoFields, SignedForm};
 use crate::format::number;
 use crate::layout::{Layout, Section};
 use crate::list::{PAGE_SIZE, split_page};
+use crate::next::is_safe;
 use crate::page::{render, render_with};
 use crate::pages::ask::{AskPage, Question};
 use crate::session::Visit;
@@ -27,6 +28,9 @@ use estrade_server::app::AppState;
 use estrade_service::Error;
 use estrade_service::ai::{keys, workspaces};
 use serde::Deserialize;
+
+/// The list of keys.
+const LIST: &str = "/panel/keys";
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -129,6 +133,9 @@ struct KeysPage {
     workspace: Option<(WorkspaceId, String)>,
     is_first: bool,
     next: Option<String>,
+    /// The list with its filter, and this page of it.
+    list: String,
+    here: String,
 }
 
 async fn list_keys(
@@ -155,12 +162,17 @@ async fn list_keys(
     let mut bars = budget::bars(&app, budgets).await?;
     let now = app.core.now();
     let row = |key: &Key| KeyRow::new(key, bars.remove(&key.id), now);
+    let list = filter.map_or(LIST.to_owned(), |id| format!("{LIST}?workspace={id}"));
+    let join = if filter.is_some() { '&' } else { '?' };
+    let here = before.map_or(list.clone(), |id| format!("{list}{join}before={id}"));
     render(&KeysPage {
         layout: visit.layout("Keys", Section::Keys),
         keys: found.iter().map(row).collect(),
         workspace,
         is_first: before.is_none(),
         next,
+        list,
+        here,
     })
 }
 
@@ -344,7 +356,7 @@ async fn update_key(
 #[derive(Deserialize)]
 struct EnabledForm {
     enabled: bool,
-    /// Where the switch is: the list or the key's page.
+    /// The page with the switch: the list as it was filtered, or the key's.
     #[serde(default)]
     from: String,
 }
@@ -369,11 +381,11 @@ async fn set_enabled(
     keys::update_key(&app.core, &visit.scope, id, update, None).await?;
     let (key, _) = keys::read_key(&app.core, &visit.scope, id).await?;
     let said = if form.enabled { "enabled" } else { "disabled" };
-    let path = match form.from.as_str() {
-        "key" => format!("/panel/keys/{id}"),
-        _ => "/panel/keys".to_owned(),
+    let back = match form.from.as_str() {
+        from if from.starts_with(LIST) && is_safe(from) => from,
+        _ => LIST,
     };
-    Ok(visit.done(format!("Key {} was {said}", key.name), &path))
+    Ok(visit.done(format!("Key {} was {said}", key.name), back))
 }
 
 /// For how long a replaced secret may still work.
