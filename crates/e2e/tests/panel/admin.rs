@@ -1,11 +1,13 @@
 //! Administration: accounts, providers and the state of the installation.
 
+use estrade_mock_upstream::{MockUpstream, json as answer_json};
 use estrade_testkit::{PanelClient, TestApp, on_both_backends};
 
 on_both_backends! {
     only_administrators_see_these_pages;
     an_account_is_made_locked_out_and_let_in;
     a_provider_is_added_tested_and_removed;
+    a_provider_has_its_key_until_another_is_saved;
     the_state_of_the_installation_is_shown;
 }
 
@@ -172,6 +174,29 @@ async fn a_provider_is_added_tested_and_removed(app: &TestApp) {
         .await
         .assert(303);
     root.get(&provider).await.assert(404);
+}
+
+async fn a_provider_has_its_key_until_another_is_saved(app: &TestApp) {
+    let models = r#"{"object": "list", "data": []}"#;
+    let upstream = MockUpstream::new(move |_| answer_json(200, models)).await;
+    let address = format!("http://{}/v1", upstream.address);
+    let mut root = administrator(app).await;
+    let mut provider = "/panel/admin/providers/new".to_owned();
+    let (first, second) = ("sk-first-0123456789abcdef", "sk-second-0123456789abcdef");
+    for (typed, sent) in [(first, first), ("", first), (second, second)] {
+        let form = [
+            ("name", "local"),
+            ("base_url", address.as_str()),
+            ("api_key", typed),
+        ];
+        let saved = root.post(&provider, &form).await.assert(303);
+        provider = saved.header("location").to_owned();
+        let tested = root.post(&format!("{provider}/test"), &[]).await;
+        let page = tested.assert(200).text();
+        assert!(page.contains("It answers, and takes the key."), "{page}");
+        let head = upstream.requests().pop().unwrap().head;
+        assert!(head.contains(&format!("Bearer {sent}")), "{typed}: {head}");
+    }
 }
 
 async fn the_state_of_the_installation_is_shown(app: &TestApp) {

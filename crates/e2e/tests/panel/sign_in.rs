@@ -1,6 +1,7 @@
 //! Signing in and out, cookies, and the way back.
 
-use estrade_service::identity::reset_links;
+use estrade_service::identity::accounts;
+use estrade_service::identity::reset_links::{self, LinkKind};
 use estrade_testkit::{Setup, TestApp, on_both_backends};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ on_both_backends! {
     an_idle_session_ends_and_comes_back_to_the_same_page;
     two_cookies_of_the_name_are_none;
     a_reset_link_sets_a_password_once;
+    a_reset_link_that_is_used_twice_at_once_sets_one_password;
     guessing_is_slowed_down;
 }
 
@@ -172,16 +174,7 @@ async fn a_reset_link_sets_a_password_once(app: &TestApp) {
     let program = app.new_account_with("ada", PASSWORD).await;
     let mut old = app.panel();
     old.sign_in("ada@example.com", PASSWORD).await;
-    let account = estrade_service::identity::accounts::find_account(
-        app.core(),
-        &"ada@example.com".parse().unwrap(),
-    )
-    .await
-    .unwrap();
-    let code = reset_links::create_any_reset_link(app.core(), account.id)
-        .await
-        .unwrap();
-    let path = format!("/panel/reset/{}", code.expose());
+    let path = reset_link(app, "ada@example.com").await;
     let mut ada = app.panel();
     // Looking does not use it up.
     for _ in 0..2 {
@@ -206,10 +199,51 @@ async fn a_reset_link_sets_a_password_once(app: &TestApp) {
     old.get("/panel/account").await.assert(303);
     program.get("/v1/me").await.assert(401);
     let mut other = app.panel();
-    other.send(&path, &good).await.assert(404);
-    other.get(&path).await.assert(404);
+    let third = [
+        ("password", "a third password"),
+        ("repeated", "a third password"),
+    ];
+    let used = other.send(&path, &third).await.assert(404).text();
+    assert!(used.contains("This link has ended"), "{used}");
+    let used = other.get(&path).await.assert(404).text();
+    assert!(used.contains("This link has ended"), "{used}");
     other.get("/panel/welcome/nonsense").await.assert(404);
-    other.sign_in("ada@example.com", "a new password").await;
+    ada.get("/panel/account").await.assert(200);
+    assert_eq!(enter(app, "a third password").await, 401);
+    assert_eq!(enter(app, "a new password").await, 303);
+}
+
+/// Both requests find the link good, because a password takes its time to hash; one of them uses it up.
+async fn a_reset_link_that_is_used_twice_at_once_sets_one_password(app: &TestApp) {
+    app.new_account_with("ada", PASSWORD).await;
+    let passwords = ["the first password", "the second password"];
+    let form = |password| [("password", password), ("repeated", password)];
+    for _ in 0..3 {
+        let path = reset_link(app, "ada@example.com").await;
+        let (mut one, mut other) = (app.panel(), app.panel());
+        let (first, second) = (form(passwords[0]), form(passwords[1]));
+        let (one, other) = tokio::join!(one.send(&path, &first), other.send(&path, &second));
+        let (won, lost, refused) = match one.status() {
+            303 => (passwords[0], passwords[1], other),
+            _ => (passwords[1], passwords[0], one),
+        };
+        let page = refused.assert(404).text();
+        assert!(page.contains("This link has ended"), "{page}");
+        assert_eq!(enter(app, won).await, 303);
+        assert_eq!(enter(app, lost).await, 401);
+    }
+}
+
+/// The status of a sign-in with this password.
+async fn enter(app: &TestApp, password: &str) -> u16 {
+    let form = [("email", "ada@example.com"), ("password", password)];
+    app.panel().send("/panel/sign-in", &form).await.status()
+}
+
+async fn reset_link(app: &TestApp, email: &str) -> String {
+    let account = accounts::find_account(app.core(), &email.parse().unwrap()).await;
+    let made = reset_links::create_any_reset_link(app.core(), account.unwrap().id).await;
+    reset_links::path(LinkKind::Reset, &made.unwrap())
 }
 
 async fn guessing_is_slowed_down(app: &TestApp) {

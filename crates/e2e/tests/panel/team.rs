@@ -160,9 +160,10 @@ async fn an_invitation_of_a_member_makes_no_account(app: &TestApp) {
 }
 
 async fn an_invitation_is_for_one_person(app: &TestApp) {
-    for name in ["ada", "bob", "eve"] {
+    for name in ["ada", "eve"] {
         app.new_account_with(name, PASSWORD).await;
     }
+    let bob_account = app.new_account_with("bob", PASSWORD).await;
     let mut ada = signed_in(app, "ada").await;
     let team = new_team(&mut ada, "The Analysts").await;
     let link = invite(&mut ada, &team, "bob@example.com", "developer").await;
@@ -191,6 +192,18 @@ async fn an_invitation_is_for_one_person(app: &TestApp) {
         .await
         .assert(200);
     assert!(page.text().contains("You are a member of The Analysts now"));
+    // Used up: it does not bring back what it granted.
+    let member = format!(
+        "/panel/team/members/{}/role?team={team}",
+        bob_account.account
+    );
+    ada.post(&member, &[("role", "viewer")]).await.assert(303);
+    let page = bob.get(&path).await.assert(404).text();
+    assert!(page.contains("This invitation has ended"), "{page}");
+    let again = bob.post(&format!("{path}/accept"), &[]).await.assert(404);
+    assert!(again.text().contains("This invitation has ended"));
+    let new_key = format!("/panel/keys/new?team={team}");
+    bob.get(&new_key).await.assert(403);
     // Withdrawn before it is used.
     let link = invite(&mut ada, &team, "eve@example.com", "viewer").await;
     let page = ada.get(&format!("/panel/team?team={team}")).await.text();
