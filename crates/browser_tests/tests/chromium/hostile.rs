@@ -3,12 +3,13 @@
 use crate::browser::{Browser, Javascript};
 use crate::crawl::{Crawl, shape};
 use crate::every_page::beginnings;
-use crate::furnish::{Furnished, SERVICE, SITE, furnish, sign_in};
+use crate::furnish::{Furnished, PASSWORD, SERVICE, SITE, furnish, sign_in};
 use estrade_mock_upstream::{
     Action, MockUpstream, ReceivedRequest, done, event, json as json_answer, stream_head,
     usage_event,
 };
-use estrade_testkit::{Backend, TestApp};
+use estrade_testkit::{Api, Backend, TestApp};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 /// What somebody writes who wants to run a script in the browser of others.
@@ -66,6 +67,8 @@ async fn what_people_wrote_stays_text() {
     browser.fill("fullname", HOSTILE).await;
     browser.click("Save").await;
     make_token(&browser, &mut problems).await;
+    sign_in_as_hostile_device(&app, furnished.email).await;
+    look_at_login(&app, &browser, &mut problems).await;
 
     let mut crawl = Crawl::new(everywhere(&furnished));
     while let Some(path) = crawl.next() {
@@ -88,6 +91,7 @@ async fn what_people_wrote_stays_text() {
         "/panel/audit".to_owned(),
         "/panel/team".to_owned(),
         "/panel/tokens".to_owned(),
+        "/panel/sessions".to_owned(),
     ] {
         assert!(showing.contains(&page), "{page} does not show the text");
     }
@@ -103,6 +107,30 @@ async fn make_token(browser: &Browser, problems: &mut Vec<String>) {
     // The question of the dialog names it.
     browser.click("Revoke").await;
     look(browser, "the question before a token is revoked", problems).await;
+}
+
+/// A browser may call itself what it likes.
+async fn sign_in_as_hostile_device(app: &TestApp, email: &str) {
+    let origin = format!("http://{}", app.address(Api::Platform));
+    let form = format!("email={}&password={}", encode(email), encode(PASSWORD));
+    let sent = app.stranger().call(Method::POST, "/panel/sign-in");
+    let sent = sent.header("origin", &origin).header("user-agent", HOSTILE);
+    let sent = sent.header("content-type", "application/x-www-form-urlencoded");
+    sent.bytes(form).await.assert(303);
+}
+
+/// So may a command line that wants to be let in, and its machine.
+async fn look_at_login(app: &TestApp, browser: &Browser, problems: &mut Vec<String>) {
+    let client = app.stranger();
+    let begun = client.post("/v1/device/code", &json!({"host": HOSTILE}));
+    let begun = begun.header("user-agent", HOSTILE).await.assert(200);
+    let code = begun.field("/user_code");
+    browser.open(&format!("/panel/device?code={code}")).await;
+    browser.click("Continue").await;
+    browser.see("Approve this login?").await;
+    // Of what the program is called; a machine has the characters of host names only.
+    browser.see("<img src=x onerror").await;
+    look(browser, "the question before a login is approved", problems).await;
 }
 
 /// Forms are shown again with what was typed, and messages quote it: also where the text is no name that would be kept.
