@@ -224,7 +224,7 @@ pub(crate) fn server_for(facts: &Facts<'_, '_>) -> Result<(Option<Found>, Option
 pub(crate) fn python_starts() -> impl Iterator<Item = (&'static Framework, &'static str, PythonFile)>
 {
     all().filter_map(|framework| match (framework.signs, framework.variants) {
-        ([Sign::Python(package)], [variant]) => match variant.output {
+        ([Sign::Python(package), ..], [variant]) => match variant.output {
             Output::Python(file) => Some((framework, *package, file)),
             _ => None,
         },

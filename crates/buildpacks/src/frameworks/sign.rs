@@ -7,8 +7,10 @@ use crate::package::{FILE as PACKAGE, Package, main_file};
 use crate::sources::{Tree, depth, extension_of};
 use std::collections::HashSet;
 
-/// How much of a list of packages or of a configuration is looked at.
-const MAX_LIST_BYTES: usize = 64 * 1024;
+/// How much of a manifest or of a configuration is looked at.
+const MAX_GLANCE_BYTES: usize = 64 * 1024;
+/// How much of a list of Python's packages is looked at: with hashes, a hundred packages have some 300 KB.
+const MAX_LIST_BYTES: usize = 1024 * 1024;
 /// Where Python's dependencies are listed.
 const PYTHON_LISTS: [&str; 4] = ["requirements.txt", "pyproject.toml", "Pipfile", "setup.py"];
 
@@ -104,6 +106,7 @@ impl<'f, 's> Facts<'f, 's> {
             for line in text
                 .lines()
                 .map(|line| line.split('#').next().unwrap_or(line))
+                .filter(|line| !line.trim_start().starts_with("--hash"))
             {
                 let in_name = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
                 let words = line.split(|c| !in_name(c));
@@ -146,13 +149,13 @@ impl<'f, 's> Facts<'f, 's> {
             Sign::BuildsWith(text) => script("build").is_none_or(|script| script.contains(text)),
             Sign::Says(files, field, value) => match self.tree.first(files) {
                 Some(file) => {
-                    let code = self.tree.glance(file, MAX_LIST_BYTES)?;
+                    let code = self.tree.glance(file, MAX_GLANCE_BYTES)?;
                     code.is_some_and(|code| says(&code, field, value))
                 }
                 None => false,
             },
             Sign::Text(file, text) => {
-                let found = self.tree.glance(file, MAX_LIST_BYTES)?;
+                let found = self.tree.glance(file, MAX_GLANCE_BYTES)?;
                 found.is_some_and(|found| found.contains(text))
             }
             Sign::Python(name) => self.python.contains(name),

@@ -86,14 +86,21 @@ const PYTHON: &[Framework] = &[
     Framework {
         name: "FastAPI",
         platform: Platform::Python,
-        signs: &[Sign::Python("fastapi")],
+        // Lists with all that is installed name it for Gradio, too.
+        signs: &[
+            Sign::Python("fastapi"),
+            Sign::Not(&[Sign::Python("gradio")]),
+        ],
         variants: &[UVICORN],
         ..FRAMEWORK
     },
     Framework {
         name: "Starlette",
         platform: Platform::Python,
-        signs: &[Sign::Python("starlette")],
+        signs: &[
+            Sign::Python("starlette"),
+            Sign::Not(&[Sign::Python("gradio"), Sign::Python("streamlit")]),
+        ],
         variants: &[UVICORN],
         ..FRAMEWORK
     },
