@@ -8,4 +8,5 @@ mod examples;
 mod frameworks;
 mod hostile;
 mod rules;
+mod samples;
 mod support;
