@@ -89,7 +89,7 @@ async fn builds_take_their_base_images_from_the_mirror() {
     assert_ne!(release["failReason"], "image_unavailable", "{release:#}");
 
     // One that the mirror does not have is named, with what to do.
-    let body = json!({"files": [{"path": "requirements.txt", "data": "flask"}, {"path": "main.py", "data": "0"}]});
+    let body = json!({"files": [{"path": "requirements.txt", "data": "six"}, {"path": "main.py", "data": "0"}]});
     let (release, log) = deploy(&server, "python", &body).await;
     assert_eq!(release["failReason"], "image_unavailable", "{release:#}");
     let message = text(&release["failMessage"]);

@@ -184,8 +184,12 @@ async fn old_calls_are_found_however_many_there_are(app: &TestApp) {
     let (key, workspace, path) = world(&ada).await;
     let mut made = Vec::new();
     for number in 0..CALLS {
-        let status = if number < 2 { 504 } else { 200 };
-        made.push(end_call(app, &workspace, &key, "model", status).to_string());
+        let (model, status) = if number < 2 {
+            ("rare", 504)
+        } else {
+            ("model", 200)
+        };
+        made.push(end_call(app, &workspace, &key, model, status).to_string());
         if number % 1000 == 0 {
             app.ledger().flush().await;
         }
@@ -223,17 +227,23 @@ async fn old_calls_are_found_however_many_there_are(app: &TestApp) {
     }
     assert_eq!(listed, made[10_000..]);
     // Nothing among those that one request looks at, and it says so.
-    let none = log("?status=504").await;
+    let none = log("?model=rare").await;
     assert_eq!(
         (&none["logs"], &none["countIsLowerBound"]),
         (&json!([]), &json!(true))
     );
     let before = none["next"].as_str().unwrap();
     assert_eq!(before, made[19_999]);
-    let found = log(&format!("?status=504&before={before}")).await;
-    let calls = log(&format!("?status=504&before={before}")).await["logs"].clone();
-    assert_eq!(column(&calls, "_id").len(), 2);
+    let found = log(&format!("?model=rare&before={before}")).await;
+    assert_eq!(column(&found["logs"], "_id"), made[20_298..]);
     assert_eq!((&found["count"], &found["next"]), (&json!(2), &Value::Null));
+    // Calls that failed are kept apart from those others.
+    let failed = log("?status=504").await;
+    assert_eq!(column(&failed["logs"], "_id"), made[20_298..]);
+    assert_eq!(
+        (&failed["count"], &failed["countIsLowerBound"]),
+        (&json!(2), &json!(false))
+    );
 }
 
 async fn a_workspace_has_limits_and_a_preference(app: &TestApp) {
