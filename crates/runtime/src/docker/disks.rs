@@ -180,13 +180,18 @@ impl Disks {
         if fs::metadata(&file)?.len() >= size && !fs::exists(&unfinished)? {
             return Ok(());
         }
+        let mounted = fs::exists(&place)? && is_mounted(&place)?;
+        if !mounted {
+            // Before anything is changed: who asked for it is refused, and keeps the size that is booked.
+            Self::check_detached(&file)?;
+        }
         fs::File::create(&unfinished)?.sync_all()?;
         let image = fs::File::options().write(true).open(&file)?;
         if image.metadata()?.len() < size {
             image.set_len(size)?;
         }
         drop(image);
-        if fs::exists(&place)? && is_mounted(&place)? {
+        if mounted {
             // The loop device has to be resized before the file system; the latter needs CAP_SYS_RESOURCE.
             let device = program(
                 "findmnt",
@@ -196,7 +201,6 @@ impl Disks {
             program("losetup", &["--set-capacity", device.trim()], &[])?;
             program("resize2fs", &[], &[Path::new(device.trim())])?;
         } else {
-            Self::check_detached(&file)?;
             // Demanded before a resize. It puts back `lost+found`, which is taken away at every mount: 1 is success.
             program_ending_in(&[0, 1], "e2fsck", &["-f", "-p"], &[&file])?;
             program("resize2fs", &[], &[&file])?;

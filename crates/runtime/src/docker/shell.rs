@@ -31,8 +31,9 @@ pub(super) const WHAT: &str = "opening a shell in an instance";
 /// Tells its process id and becomes the command.
 const TERMINAL_PROLOGUE: &str = r#"echo "$$"; exec "$@""#;
 /// The same without a terminal, where the command begins only when the process id was read: the engine copies standard
-/// output and error on its own, so what the command writes could overtake it. `sh` takes no more than the line.
-const STREAMS_PROLOGUE: &str = r#"echo "$$"; read -r _; exec "$@""#;
+/// output and error on its own, so what the command writes could overtake it. `sh` takes no more than the line, and ends
+/// without it: whoever asked has gone, or was told that there is no shell.
+const STREAMS_PROLOGUE: &str = r#"echo "$$"; read -r _ && exec "$@""#;
 /// Hangs up, and insists. The command leads a group, whose others no terminal would tell.
 const HANG_UP: &str = r#"
 send() { kill -s "$1" -- "-$2" 2>/dev/null || kill -s "$1" "$2"; }

@@ -33,7 +33,9 @@ pub(super) async fn read_frames(
     let mut earlier = Vec::new();
     loop {
         let mut header = [0; HEADER_BYTES];
-        read_exact(stream, &mut header).await?;
+        if let Err(error) = read_exact(stream, &mut header).await {
+            return Err(first_error(&earlier).map_or(error, |line| refused(&line)));
+        }
         let Some((kind, length)) = parse_header(header) else {
             return Err(read_reason(stream, &header).await?);
         };
@@ -56,6 +58,14 @@ pub(super) async fn read_frames(
         }
         return Ok((pid, earlier));
     }
+}
+
+/// The first line of what the image's own `sh` wrote before it ended.
+fn first_error(earlier: &[u8]) -> Option<String> {
+    let text = earlier.get(HEADER_BYTES..)?;
+    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_FIRST_LINE)]);
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
 }
 
 /// What the engine writes instead of frames when it cannot start the command.
@@ -137,11 +147,12 @@ mod tests {
             &[(OUT, "")][..],
             &[(OUT, "no number")],
             &[(OUT, "99999999999999")],
-            &[(ERR, "only an error\n")],
             &[(ERR, &flood), (ERR, &flood), (OUT, "42\n")],
         ] {
             assert!(read(frames).await.is_err(), "{frames:?}");
         }
+        let reason = read(&[(ERR, "no shell in here\n")]).await.unwrap_err();
+        assert!(reason.to_string().contains("no shell in here"), "{reason}");
         let longest = build_header(OUT, usize::MAX);
         assert!(read_frames(&mut longest.as_slice()).await.is_err());
         let reason = read_frames(&mut &b"OCI runtime exec failed: no `sh`\r\n"[..]).await;
