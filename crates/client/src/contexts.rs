@@ -187,7 +187,12 @@ impl ContextStore {
     /// None where there are no locks: they are no reason to refuse.
     fn lock(&self) -> Option<File> {
         std::fs::create_dir_all(&self.directory).ok()?;
-        let file = File::create(self.directory.join(LOCK)).ok()?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        // Whoever can open it can lock it.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(self.directory.join(LOCK)).ok()?;
         file.lock().ok()?;
         Some(file)
     }
