@@ -189,7 +189,7 @@ BROKEN = {
     "wrong-folder": Broken(
         "eleventy",
         {"estrade.json": '{"auto": {"outputDir": "public_html"}}'},
-        "the build wrote no index.html to public_html; set platformConfig.outputDir to the folder that it writes",
+        'the build wrote no index.html to public_html, but there is one in _site; set platformConfig.outputDir to "_site" if that is the site',
     ),
     "no-start-script": Broken(
         "fastify",
@@ -198,6 +198,8 @@ BROKEN = {
             "server.js": None,
             "lib/listen.js": "",
         },
-        'package.json: does not say what to start; add "scripts": {"start": "node server.js"} with your file',
+        "package.json: does not say what to start; looked for a script `start`, a file in `main`, and server.js, index.js, "
+        "app.js, main.js, server.mjs, index.mjs, app.mjs, main.mjs; add \"scripts\": {\"start\": \"node my-file.js\"}, or "
+        "set platformConfig.startCommand to what starts the app",
     ),
 }

@@ -160,6 +160,7 @@ impl BaseImages {
         let part = PARTS.iter().find(|part| part.name == name);
         let like = part.and_then(|part| part.like);
         let configured = self.configured.get(name);
+        let like = like.filter(|_| !self.usual.contains(name));
         let configured = configured.or_else(|| self.configured.get(like?));
         if let Some(template) = configured {
             return Image {
@@ -282,6 +283,16 @@ mod tests {
         assert!(get("node").versioned() && !get("node").configured());
         let other = images.get("node", Version::major(20));
         assert_eq!(other.to_string(), "r.example:5000/m/node:20-slim");
+    }
+
+    #[test]
+    fn an_image_that_is_named_counts_also_if_it_is_the_usual_one() {
+        let mut images = BaseImages::default();
+        images.set("python", "own:1").unwrap();
+        images.set("django", "python:3.13-slim").unwrap();
+        let get = |name| images.get(name, BaseImages::usual(name)).to_string();
+        assert_eq!(get("django"), "python:3.13-slim");
+        assert_eq!(get("flask"), "own:1");
     }
 
     #[test]

@@ -29,7 +29,14 @@ impl FromStr for ImageMirror {
         // With any image behind it, it must be the name of one that comes from a registry which is named.
         let example = format!("{text}/image:1").parse::<ImageRef>();
         let is_named = example.is_ok_and(|name| name.registry().is_some());
-        if is_named && !text.contains('@') {
+        if text.contains('@') {
+            // It is not repeated: what is before the sign may be a password.
+            return Err(Invalid(
+                "neither a user nor a digest belongs into the name of a registry, such as registry.example:5000/mirror"
+                    .to_owned(),
+            ));
+        }
+        if is_named {
             Ok(Self(text.to_owned()))
         } else {
             Err(Invalid(format!(
@@ -87,6 +94,7 @@ mod tests {
         ] {
             let refused = bad.parse::<ImageMirror>().unwrap_err();
             assert!(refused.0.contains("registry.example:5000/mirror"), "{bad}");
+            assert!(!refused.0.contains("hunter22"), "{refused:?}");
         }
     }
 }

@@ -140,7 +140,19 @@ impl FailedBuild<'_> {
             lines.map(str::trim).filter(|rest| !rest.is_empty())
         };
         let looked_in = looked_in.join(", ");
-        let found: Vec<_> = after(INDEX_LINE).take(MAX_LISTED).map(quoted).collect();
+        // A site has pages in folders inside of it.
+        let mut sites: Vec<&str> = Vec::new();
+        for folder in after(INDEX_LINE) {
+            let holds = |site: &&str| {
+                folder
+                    .strip_prefix(*site)
+                    .is_some_and(|rest| rest.starts_with('/'))
+            };
+            if sites.len() < MAX_LISTED && !sites.iter().any(holds) {
+                sites.push(folder);
+            }
+        }
+        let found: Vec<_> = sites.into_iter().map(quoted).collect();
         if let [folder] = found.as_slice() {
             return format!(
                 "the build wrote no index.html to {looked_in}, but there is one in {folder}; set platformConfig.outputDir to \"{folder}\" if that is the site"

@@ -40,7 +40,11 @@ fn find<'l>(line: &'l str, sign: &str) -> Option<Option<&'l str>> {
     };
     line.match_indices(before).find_map(|(at, _)| {
         let rest = line.get(at + before.len()..)?;
-        let end = rest.find(|c| !is_part_of_name(c)).unwrap_or(rest.len());
+        // No further than a name may be: one sign begins with it, and would look from every place to the end.
+        let most = rest.len().min(MAX_NAME_CHARS + 2);
+        let mut bytes = rest.bytes().take(most);
+        let end = bytes.position(|byte| !is_part_of_name(char::from(byte)));
+        let end = end.unwrap_or(most);
         let (name, rest) = rest.split_at(end);
         // A full stop behind a name is the sentence's.
         let trimmed = name.trim_end_matches(['.', '@', '=']);
@@ -97,7 +101,6 @@ pub(super) const OUTPUTS: &[Pattern] = &[
     row(&["Temporary failure resolving '{}'"], NO_NETWORK),
     row(&["lookup {} on ", "dial "], NO_NETWORK),
     row(&["lookup {}: no such host"], NO_NETWORK),
-    row(&["Could not resolve \"{}\""], NO_NETWORK),
     row(&["Failed to establish a new connection"], NO_REGISTRY),
     row(&["Temporary failure in name resolution"], NO_REGISTRY),
     row(&["npm error code ETIMEDOUT"], NO_REGISTRY),
@@ -123,7 +126,7 @@ pub(super) const OUTPUTS: &[Pattern] = &[
         "`npm ci` needs a package-lock.json; run `npm install`, and deploy again with the file that it writes",
     ),
     row(
-        &["ERESOLVE", "peer {}\"", "from "],
+        &["code ERESOLVE", "peer {}\"", "from "],
         "packages ask for versions of `{}` that do not fit each other; choose versions that do, or put `legacy-peer-deps=true` into .npmrc and commit the lock file that `npm install` writes then",
     ),
     row(&["code ERESOLVE"], NPM_PEERS),
@@ -225,8 +228,8 @@ pub(super) const OUTPUTS: &[Pattern] = &[
         "composer.json asks for packages or extensions that do not fit this version of PHP or each other; choose versions that do, or set platformConfig.phpVersion",
     ),
     row(
-        &["is not present in the lock file"],
-        "composer.lock does not fit composer.json; run `composer update --lock`, and deploy again with the new file",
+        &["ackage \"{}\" is not present in the lock file"],
+        "composer.lock lacks `{}`, which composer.json asks for; run `composer update {}`, and deploy again with the new file",
     ),
     row(
         &["missing go.sum entry for module providing package {}"],
@@ -263,6 +266,7 @@ pub(super) const OUTPUTS: &[Pattern] = &[
     ),
     row(&["Can't resolve '{}'"], MISSING_MODULE),
     row(&["failed to resolve import \"{}\""], MISSING_MODULE),
+    row(&["Could not resolve \"{}\""], MISSING_MODULE),
     row(&["Cannot find package '{}'"], MISSING_MODULE),
     row(&["Cannot find module '{}'"], MISSING_MODULE),
     row(
@@ -279,8 +283,12 @@ pub(super) const OUTPUTS: &[Pattern] = &[
     ),
 ];
 
-/// What the engine says about steps that run nothing.
+/// What the engine says about steps that have run nothing.
 pub(super) const COPIES: &[Pattern] = &[
+    row(
+        &["exec: \"{}\": "],
+        "`{}` is not in the image or cannot be run; add the package that has it to the dependencies, or correct the command",
+    ),
     row(
         &["COPY failed: file not found in build context or excluded by .dockerignore: stat {}: "],
         "`{}`, which COPY takes, is not among the files of the release; add it, correct the path, or take it back in .dockerignore",

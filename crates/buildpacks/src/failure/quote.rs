@@ -3,7 +3,11 @@
 /// How much of a command or a line is shown, in characters.
 const MAX_CHARS: usize = 200;
 /// What a value that nobody shall see is named.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 15] = [
+    "_pass",
+    "pwd",
+    "accesstoken",
+    "private_key",
     "_token",
     "-token",
     "authtoken",
@@ -63,7 +67,12 @@ fn is_name(text: &str) -> bool {
 
 fn without_secret(word: &str) -> String {
     if let Some((scheme, rest)) = word.split_once("://") {
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        // A password may have these characters unescaped.
+        let user = rest.rfind('@');
+        let user = user.filter(|at| rest.get(..*at).is_some_and(|it| it.contains(':')));
+        let from = user.unwrap_or(0);
+        let end = rest.get(from..).and_then(|it| it.find(['/', '?', '#']));
+        let end = end.map_or(rest.len(), |at| from + at);
         let (authority, path) = rest.split_at(end);
         let host = authority.rsplit('@').next().unwrap_or(authority);
         let user = if host.len() < authority.len() {
@@ -101,6 +110,10 @@ mod tests {
             (
                 "//r.example/:_authToken=abc123 is wrong",
                 "//r.example/:_authToken=*** is wrong",
+            ),
+            (
+                "postgres://ada:hunt/er?22@db.example:5432/x?y",
+                "postgres://***@db.example:5432/x",
             ),
             ("DB_PASSWORD: hunter22", "DB_PASSWORD: ***"),
             ("DB_PASSWORD=hunter22 make", "DB_PASSWORD=*** make"),

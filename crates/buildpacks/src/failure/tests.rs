@@ -71,7 +71,7 @@ npm ERR!   some-lib@\"^2.1.0\" from the root project",
         (
             "Step 4/9 : RUN npm install --no-audit --no-fund",
             "npm error code E404
-npm error 404 Not Found - GET https://registry.npmjs.org/expresss-not - Not found
+npm error 404 Not Found - GET https://registry.example/expresss-not - Not found
 npm error 404
 npm error 404  'expresss-not@^1.0.0' is not in this registry.
 npm error 404
@@ -94,8 +94,8 @@ npm error notarget a package version that doesn't exist.",
             "npm error code EAI_AGAIN
 npm error syscall getaddrinfo
 npm error errno EAI_AGAIN
-npm error request to https://registry.npmjs.org/express failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org",
-            "`registry.npmjs.org` could not be reached from the build",
+npm error request to https://registry.example/express failed, reason: getaddrinfo EAI_AGAIN registry.example",
+            "`registry.example` could not be reached from the build",
             "docker.egress",
         ),
         (
@@ -181,6 +181,24 @@ fn builds_that_fail_say_what_to_change() {
 sh: 1: vite: not found",
             "`vite` is not installed",
             "dependencies",
+        ),
+        (
+            "error during build:
+Could not resolve \"./Header.vue\" from \"src/App.vue\"",
+            "the module `./Header.vue` is not installed",
+            "case-sensitive",
+        ),
+        (
+            "npm warn ERESOLVE overriding peer dependency
+npm warn peer react@\"^17\" from some-lib@2.1.0
+npm error code E401",
+            "the registry of packages wants a login",
+            "NPM_TOKEN",
+        ),
+        (
+            "Required package \"acme/shop\" is not present in the lock file.",
+            "composer.lock lacks `acme/shop`",
+            "composer update acme/shop",
         ),
         (
             "npm error Missing script: \"build\"
@@ -298,6 +316,10 @@ fn a_missing_folder_is_named_with_those_that_are_there() {
         (
             "an index.html is in: a\nan index.html is in: b\nfolders that are here: a/ b/",
             "there is one in each of a, b; set platformConfig.outputDir to the folder that it writes",
+        ),
+        (
+            "an index.html is in: web\nan index.html is in: web/about\nfolders that are here: web/",
+            "but there is one in web; set platformConfig.outputDir to \"web\" if that is the site",
         ),
         (
             "folders that are here: node_modules/ src/ target/",

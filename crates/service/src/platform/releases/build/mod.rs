@@ -167,7 +167,7 @@ async fn build_image(
     let memory = claim.core().settings.containers.build_memory;
     let error = explain(plan, &tail, memory, error);
     if let Some(line) = last_line(&error) {
-        log.push(line);
+        log.push_last(&line);
         log.flush().await?;
     }
     Err(error)
