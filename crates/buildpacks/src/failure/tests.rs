@@ -47,7 +47,7 @@ npm error
 npm error Missing: left-pad@1.3.0 from lock file
 npm error
 npm error Clean install a project
-npm error A complete log of this run can be found in: /root/.npm/_logs/x-debug-0.log",
+npm error A complete log of this run can be found in: /home/app/.npm/_logs/x-debug-0.log",
             "the lock file of npm does not fit package.json",
             "run `npm install`",
         ),
