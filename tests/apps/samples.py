@@ -136,7 +136,7 @@ SAMPLES = {
         always=True,
     ),
     "remix": Sample(
-        "Remix", "<title>Hello from Remix</title>", "app/routes/_index.jsx", (404, "404 Not Found"), port=4012
+        "Remix", "<title>Hello from Remix</title>", "app/routes/_index.jsx", (404, "Unhandled Thrown Response!"), port=4012
     ),
     "solid-start": Sample(
         "SolidStart",
