@@ -14,10 +14,10 @@ use crate::request::{CallBody, CallRequest, SentKey};
 use crate::streaming::body::GatewayBody;
 use crate::trace::TRACEPARENT;
 use bytes::Bytes;
-use estrade_http1::framing::parse_digits;
+use estrade_http1::framing::{BodyHeaders, Framing};
 use estrade_http1::server::{
     BodyEncoding, KeepAliveTimeout, Outcome, Parsed, PipelinedInput, RequestReader, ResponseWriter,
-    begin_head, parse_connection, parse_head, while_connected,
+    begin_head, end_head, parse_connection, parse_head, while_connected,
 };
 use estrade_http1::{DateCache, buffer_pool};
 use estrade_listener::{ConnectionHandle, ListenerOptions};
@@ -211,16 +211,14 @@ impl Head {
         }
         let path = target.split_once('?').map_or(target, |(path, _)| path);
         let start = METHOD.len();
-        let (mut body, mut key, mut close, mut hosts) = (None, None, false, 0);
+        let (mut key, mut close, mut hosts) = (None, false, 0);
+        let mut body_headers = BodyHeaders::default();
         let mut headers = HeaderMap::with_capacity(6);
         for header in request.headers.iter() {
             let is = |known: &str| header.name.eq_ignore_ascii_case(known);
             match header.name.len() {
                 14 if is("content-length") => {
-                    let length = usize::try_from(parse_digits(header.value)?).ok()?;
-                    if body.replace(length).is_some() {
-                        return None;
-                    }
+                    body_headers.add_content_length(header.value).ok()?;
                 }
                 13 if is("authorization") => {
                     // The first counts, whatever it is.
@@ -236,7 +234,9 @@ impl Head {
                 10 if is("connection") => close |= parse_connection(header.value)?,
                 6 if is("expect") => return None,
                 7 if is("upgrade") => return None,
-                17 if is("transfer-encoding") => return None,
+                17 if is("transfer-encoding") => {
+                    body_headers.add_transfer_encoding(header.value).ok()?;
+                }
                 _ => {
                     if let Some(name) = known_header(header.name) {
                         headers.append(name, HeaderValue::from_bytes(header.value).ok()?);
@@ -244,13 +244,18 @@ impl Head {
                 }
             }
         }
-        // Who names none, two or a wrong one is refused by who reads for hyper.
+        // None, two or a wrong one is refused behind hyper.
         if hosts != 1 {
             return None;
         }
+        // A call without a body is answered behind hyper, and so is a chunked one.
+        let Framing::Length(body) = body_headers.request_framing().ok()? else {
+            return None;
+        };
+        let body = usize::try_from(body).ok()?;
         Some(Self {
             length,
-            body: body.filter(|body| *body <= MAX_BODY)?,
+            body: Some(body).filter(|body| *body <= MAX_BODY)?,
             path: start..start + path.len(),
             key: key.flatten(),
             headers,
@@ -305,18 +310,12 @@ fn write_head(
         output.extend_from_slice(value.as_bytes());
         output.extend_from_slice(b"\r\n");
     }
-    if close {
-        output.extend_from_slice(b"connection: close\r\n");
-    }
-    if matches!(response.status().as_u16(), 204 | 304) {
-        output.extend_from_slice(b"\r\n");
-        BodyEncoding::NoBody
-    } else if let Some(length) = response.body().size_hint().exact() {
+    let length = response.body().size_hint().exact();
+    let encoding = BodyEncoding::of_response(response.status(), false, length.is_some());
+    if let Some(length) = length.filter(|_| encoding == BodyEncoding::ContentLength) {
         // Writing into memory does not fail.
-        let _ = write!(output, "content-length: {length}\r\n\r\n");
-        BodyEncoding::ContentLength
-    } else {
-        output.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
-        BodyEncoding::Chunked
+        let _ = write!(output, "content-length: {length}\r\n");
     }
+    end_head(output, encoding, close);
+    encoding
 }

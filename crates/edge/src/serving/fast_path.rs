@@ -15,8 +15,8 @@ use crate::static_files::request::{Headers, Method, StaticRequest};
 use crate::static_files::response::{Body, StaticResponse};
 use estrade_http1::DateCache;
 use estrade_http1::server::{
-    Input, KeepAliveTimeout, Parsed, PipelinedInput, RequestReader, ResponseWriter, begin_head,
-    parse_connection, parse_head, writable, write_all, write_more,
+    BodyEncoding, Input, KeepAliveTimeout, Parsed, PipelinedInput, RequestReader, ResponseWriter,
+    begin_head, end_head, parse_connection, parse_head, writable, write_all, write_more,
 };
 use estrade_listener::ConnectionHandle;
 use std::io;
@@ -255,10 +255,8 @@ async fn send_response(
 fn write_head(head: &mut Vec<u8>, status: http::StatusCode, date: &str, lines: &[u8], close: bool) {
     begin_head(head, status, date);
     head.extend_from_slice(lines);
-    if close {
-        head.extend_from_slice(b"connection: close\r\n");
-    }
-    head.extend_from_slice(b"\r\n");
+    // The length is among the lines.
+    end_head(head, BodyEncoding::ContentLength, close);
 }
 
 async fn send(stream: &TcpStream, head: &mut Vec<u8>, body: &Body) -> io::Result<()> {

@@ -13,7 +13,7 @@ use crate::static_files::request::{Method, StaticRequest};
 use estrade_http1::buffer_pool;
 use estrade_http1::client::{RequestFraming, ResponseContext};
 use estrade_http1::server::{
-    BodyEncoding, ResponseWriter, begin_head, begin_status, while_connected,
+    BodyEncoding, ResponseWriter, begin_head, begin_status, end_head, while_connected,
 };
 use http::StatusCode;
 use std::mem::MaybeUninit;
@@ -103,14 +103,9 @@ pub(crate) async fn forward(
     let (head, mut body) = response
         .map_err(crate::proxy::Failure::page)?
         .into_body(worker.upstream());
-    let end = if context.head || matches!(head.status.as_u16(), 204 | 304) {
-        BodyEncoding::NoBody
-    } else if head.framing.remaining().is_some() {
-        // Decided by the head, not by the remaining bytes: a chunked body may have ended already.
-        BodyEncoding::ContentLength
-    } else {
-        BodyEncoding::Chunked
-    };
+    // Decided by the head, not by the remaining bytes: a chunked body may have ended already.
+    let has_length = head.framing.remaining().is_some();
+    let end = BodyEncoding::of_response(head.status, context.head, has_length);
     *writer.output = buffer_pool::acquire();
     begin_response(writer.output, &head, &request, end);
     let complete = writer.send_body(&mut body, end).await;
@@ -161,11 +156,5 @@ fn begin_response(
         begin_head(output, head.status, request.date);
     }
     output.extend_from_slice(&head.lines);
-    if end == BodyEncoding::Chunked {
-        output.extend_from_slice(b"transfer-encoding: chunked\r\n");
-    }
-    if request.close {
-        output.extend_from_slice(b"connection: close\r\n");
-    }
-    output.extend_from_slice(b"\r\n");
+    end_head(output, end, request.close);
 }

@@ -13,6 +13,7 @@ use crate::serving::worker::Worker;
 use crate::static_files::error_pages::Page;
 use crate::static_files::response::header_map;
 use estrade_http1::client::{RequestFraming, ResponseContext, list_items};
+use estrade_http1::framing::BodyHeaders;
 use estrade_listener::peer::SocketPeer;
 use estrade_model::ProjectId;
 use estrade_model::keyed_limit::KeyedPermit;
@@ -84,9 +85,11 @@ async fn forward(
 ) -> Result<(UpstreamResponse, Option<Upgrade>), Page> {
     let options = &worker.edge.proxy;
     // A coding that is not decoded here could smuggle a second request to the instance.
+    let mut body_headers = BodyHeaders::default();
     let codings = parts.headers.get_all(header::TRANSFER_ENCODING);
-    let odd = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"chunked");
-    if parts.method == Method::CONNECT || codings.iter().any(odd) {
+    let mut codings = codings.iter().map(HeaderValue::as_bytes);
+    let is_unknown = |value: &[u8]| body_headers.add_transfer_encoding(value).is_err();
+    if parts.method == Method::CONNECT || codings.any(is_unknown) {
         return Err(Page::BadRequest);
     }
     let upgrade = match requested_protocol(parts, &body) {

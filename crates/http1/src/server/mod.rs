@@ -5,6 +5,12 @@
 //! hyper goes on with the connection and with what was read of it ([`crate::Rewind`]). Behind hyper, and only there,
 //! [`StrictHeads`] refuses what its parser lets through.
 //!
+//! The loop that puts these parts together is written twice, in `edge/src/serving/fast_path.rs` and in
+//! `gateway/src/fast_path.rs`, because what stands between two of its steps differs and not only what is called: the edge
+//! borrows the request from the input for the whole response, keeps the stream, counts turns and writes an access log;
+//! the gateway waits for a body, copies it, and gives the stream away to the task that sends a stream of events. A
+//! handler trait would need a borrowed request, an owned stream and hooks for all of this: longer than both loops.
+//!
 //! Invariant: a request is either answered here as a whole, or nothing of it was answered and hyper gets all its bytes.
 
 mod disconnect;
@@ -22,7 +28,7 @@ pub use input::Input;
 pub use keep_alive::{ConnectionState, KeepAliveTimeout};
 pub use request_head::{Parsed, parse_connection, parse_head};
 pub use request_reader::RequestReader;
-pub use response_head::{begin_head, begin_status};
+pub use response_head::{begin_head, begin_status, end_head};
 pub use response_writer::{
     BodyEncoding, OutgoingBody, OutputBuffer, Part, ResponseWriter, write_chunk_size,
 };

@@ -1,5 +1,6 @@
 //! Heads of responses.
 
+use crate::server::response_writer::BodyEncoding;
 use http::StatusCode;
 use std::io::Write;
 
@@ -8,6 +9,18 @@ pub fn begin_head(head: &mut Vec<u8>, status: StatusCode, date: &str) {
     begin_status(head, status);
     head.extend_from_slice(b"date: ");
     head.extend_from_slice(date.as_bytes());
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Writes what ends a head: how the body is delimited (a `content-length` stands among the other headers), whether the
+/// connection closes after it, and the empty line.
+pub fn end_head(head: &mut Vec<u8>, body: BodyEncoding, close: bool) {
+    if body == BodyEncoding::Chunked {
+        head.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    if close {
+        head.extend_from_slice(b"connection: close\r\n");
+    }
     head.extend_from_slice(b"\r\n");
 }
 

@@ -4,6 +4,7 @@ use crate::buffer_pool;
 use crate::server::disconnect::{DisconnectWatcher, PipelinedInput};
 use crate::server::write::{try_send, write_all};
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::Body;
 use rustix::net::SendFlags;
 use std::future::poll_fn;
@@ -26,6 +27,20 @@ pub enum BodyEncoding {
     Chunked,
     /// There is no body: a response to HEAD, or 204 or 304.
     NoBody,
+}
+
+impl BodyEncoding {
+    /// The encoding of a response with this status, whose head does or does not say a length (section 6.3).
+    #[inline]
+    pub fn of_response(status: StatusCode, to_head_request: bool, has_length: bool) -> Self {
+        if to_head_request || matches!(status.as_u16(), 204 | 304) {
+            Self::NoBody
+        } else if has_length {
+            Self::ContentLength
+        } else {
+            Self::Chunked
+        }
+    }
 }
 
 /// Where the parts of a body are written to be sent together.
