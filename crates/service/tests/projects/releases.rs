@@ -10,7 +10,7 @@ use estrade_model::release::{NewRelease, ReleaseState, ReleaseType};
 use estrade_model::team::Role;
 use estrade_service::platform::releases::{
     EagerCompressor, Source, begin_upload, cancel_release, create_release, list_releases,
-    read_release, rollback_release, summarize_releases, wait_release,
+    read_build_logs, read_release, rollback_release, summarize_releases, wait_release,
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -117,7 +117,13 @@ async fn a_container_release_fails_and_says_what_is_needed(at: &Installation) {
         failed.fail_reason.as_deref(),
         Some("container_runtime_unavailable")
     );
-    assert!(failed.fail_message.unwrap().contains("Docker Engine"));
+    let message = failed.fail_message.unwrap();
+    assert!(message.contains("Docker Engine"));
+    // The log ends with the cause also if nothing was built.
+    let logs = read_build_logs(core, &ada, id, None).await.unwrap();
+    let last = logs.build_output.last().unwrap();
+    let sentence = message.lines().next().unwrap();
+    assert_eq!(last.line, format!("The build failed: {sentence}\n"));
     // A failed release never touches the one that is live.
     assert!(read(core, &ada, live).await.current);
     assert_eq!(code(rollback_release(core, &ada, id).await), "not_ready");

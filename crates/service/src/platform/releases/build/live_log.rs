@@ -46,12 +46,6 @@ impl<'c> LiveLog<'c> {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// Adds the line that the log ends with, however many there are.
-    pub(super) fn push_last(&mut self, line: &str) {
-        self.waiting.push(line);
-        self.count += 1;
-    }
-
     /// Awaits `next`, and writes buffered lines meanwhile. `next` must be cancel safe.
     pub(super) async fn next<T>(&mut self, next: impl Future<Output = T>) -> Result<T> {
         let mut next = std::pin::pin!(next);

@@ -10,6 +10,7 @@ mod secrets;
 mod sources;
 
 use super::archive::{Archive, Packing};
+use super::build_log::BuildLog;
 use super::claim::Claim;
 use super::create::requested_port;
 use super::sealed_settings::open_settings;
@@ -43,10 +44,24 @@ pub(super) use engine::{broken, is_built};
 
 /// How much of a site is between the engine and the blob store at once.
 const COPY_BUFFER: usize = 256 * 1024;
+/// What the engine prints before it runs anything.
+const FIRST_STEP: &str = "Step 1/";
 const NANOS_PER_CPU: u64 = 1_000_000_000;
 
 /// Makes what a release runs or serves out of the files of an artifact. Whether an engine built it.
+///
+/// The log of one that fails ends with the cause, whichever step of the build found it.
 pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<bool, StepError> {
+    let built = build_from(claim, files).await;
+    if let Some(line) = built.as_ref().err().and_then(last_line) {
+        let mut log = BuildLog::default();
+        log.push(line);
+        claim.write_log(log).await?;
+    }
+    built
+}
+
+async fn build_from(claim: &mut Claim, files: ArtifactId) -> Result<bool, StepError> {
     let core = Arc::clone(claim.core());
     let mut sources = open_sources(claim, files).await?;
     if claim.spec().platform == Platform::Auto {
@@ -60,8 +75,11 @@ pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<
     require_engine(&core).await?;
     let (plan, files) = plan_build(claim, sources).await?;
     let workload = workload(claim).await?;
-    let build = Box::pin(build_image(claim, &workload, &plan, files));
-    while_there_is_room(&core, build).await?;
+    let mut log = LiveLog::new(claim);
+    let build = Box::pin(build_image(claim, &workload, &plan, files, &mut log));
+    let done = while_there_is_room(&core, build).await;
+    log.flush().await?;
+    done?;
     match &plan.outcome {
         Outcome::Runs { command, port } => keep_image(claim, command.as_deref(), *port).await,
         Outcome::Static { folder, spa, .. } => take_site(claim, &workload, folder, *spa).await,
@@ -133,8 +151,8 @@ async fn build_image(
     workload: &WorkloadRow,
     plan: &BuildPlan,
     files: Vec<ManifestFile>,
+    log: &mut LiveLog<'_>,
 ) -> Result<(), StepError> {
-    let mut log = LiveLog::new(claim);
     for note in &plan.notes {
         log.push(note);
     }
@@ -145,7 +163,7 @@ async fn build_image(
         workload,
         plan,
         files: &files,
-        log: &mut log,
+        log,
         tail: &mut tail,
     };
     let built = attempt.build(plan.cache).await?;
@@ -165,17 +183,12 @@ async fn build_image(
         return Ok(());
     };
     let memory = claim.core().settings.containers.build_memory;
-    let error = explain(plan, &tail, memory, error);
-    if let Some(line) = last_line(&error) {
-        log.push_last(&line);
-        log.flush().await?;
-    }
-    Err(error)
+    Err(explain(plan, &tail, memory, error))
 }
 
 /// A build that may have to be repeated.
 struct Attempt<'a, 'c> {
-    claim: &'c Claim,
+    claim: &'a Claim,
     workload: &'a WorkloadRow,
     plan: &'a BuildPlan,
     files: &'a [ManifestFile],
@@ -204,7 +217,12 @@ impl Attempt<'_, '_> {
             .build(&spec, context.into_stream().boxed());
         while let Some(line) = log.next(build.next_line()).await? {
             self.tail.add(&line);
+            let begins = line.starts_with(FIRST_STEP);
             log.push(readable_step(&line).unwrap_or(line));
+            // Lines have the time when they are written, and this one shows when the engine began.
+            if begins {
+                log.flush().await?;
+            }
         }
         log.flush().await?;
         Ok(build.finish().await.map(|_| ()))
