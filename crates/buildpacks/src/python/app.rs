@@ -5,7 +5,7 @@ use super::{Project, Shape, Start};
 use crate::command::Command;
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
-use crate::frameworks::{PythonFile, python_starts};
+use crate::frameworks::{Output, PythonFile, python_starts};
 
 /// How much of a file is looked at.
 const MAX_SCANNED_BYTES: usize = 64 * 1024;
@@ -26,6 +26,13 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
     if let Some(command) = context.said_start()? {
         return project.write(context, Start::said(command), &Shape::default());
     }
+    // Lists with all that is installed name Django and Flask for what others need of them.
+    let is_other = context
+        .found
+        .is_some_and(|found| matches!(found.variant.output, Output::Python(_)));
+    if is_other && let Some(start) = known_start(context, &project)? {
+        return project.write(context, start, &Shape::default());
+    }
     if project.manifest.has("django") && context.tree.has("manage.py") {
         context.note("this is a Django project");
         return super::django::write(context, &project);
@@ -34,18 +41,26 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
         context.note("this is a Flask project");
         return super::flask::write(context, &project);
     }
-    let start = start(context, &project)?;
+    let start = match known_start(context, &project)? {
+        Some(start) => start,
+        None => main_file(context)?,
+    };
     project.write(context, start, &Shape::default())
 }
 
-fn start(context: &mut BuildContext<'_>, project: &Project) -> Result<Start> {
+/// What starts the first framework of the table that has one of its usual files.
+fn known_start(context: &mut BuildContext<'_>, project: &Project) -> Result<Option<Start>> {
     for (framework, package, file) in python_starts() {
         if project.manifest.has(package)
             && let Some(start) = framework_start(context, framework.name, package, &file)?
         {
-            return Ok(start);
+            return Ok(Some(start));
         }
     }
+    Ok(None)
+}
+
+fn main_file(context: &BuildContext<'_>) -> Result<Start> {
     let main = context.tree.first(&MAINS).ok_or_else(|| {
         let advice = format!(
             "nothing says what to start; looked for a line `web:` here, and for {}; add one such as `web: python3 my_app.py`, or set platformConfig.startCommand",

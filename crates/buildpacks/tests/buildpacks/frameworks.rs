@@ -853,10 +853,38 @@ fn small_applications_of_python_listen_where_they_are_told_to() {
             ],
             "exec python3 -m uvicorn main:app --host 0.0.0.0 --port \"$PORT\"",
         ),
+        (
+            &[
+                ("requirements.txt", "starlette"),
+                ("main.py", "app = Starlette(routes=[])"),
+            ],
+            "exec python3 -m uvicorn main:app --host 0.0.0.0 --port \"$PORT\"",
+        ),
     ] {
         for platform in [Platform::Auto, Platform::Python] {
             check(platform, command, &files(list), &Runs(command));
         }
+    }
+}
+
+/// Lists with all that is installed name Flask for what others need of it.
+#[test]
+fn the_framework_that_was_found_is_started_though_flask_is_there_too() {
+    let uvicorn = "exec python3 -m uvicorn main:app --host 0.0.0.0 --port \"$PORT\"";
+    let streamlit = "exec python3 -m streamlit run app.py --server.address=0.0.0.0 --server.port=\"$PORT\" --server.headless=true";
+    let gradio = "GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=\"$PORT\" exec python3 app.py";
+    let gunicorn = "python3 -m gunicorn --threads 4 app:app";
+    for (package, file, code, command) in [
+        ("fastapi", "main.py", "app = FastAPI()", uvicorn),
+        ("starlette", "main.py", "app = Starlette()", uvicorn),
+        ("streamlit", "app.py", "import streamlit", streamlit),
+        ("gradio", "app.py", "import gradio", gradio),
+        // Nothing of it can be started, but Flask's app can.
+        ("fastapi", "app.py", "app = Flask(__name__)", gunicorn),
+    ] {
+        let list = format!("flask\n{package}\n");
+        let tree = files(&[("requirements.txt", &list), (file, code)]);
+        check(Platform::Auto, package, &tree, &Runs(command));
     }
 }
 
