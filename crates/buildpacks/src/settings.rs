@@ -23,6 +23,9 @@ const MAX_VALUE: usize = 32 * 1024;
 /// Most packages of Debian that a build may ask for.
 const MAX_PACKAGES: usize = 50;
 
+/// What the names of arguments begin with that are not for the Dockerfile.
+const OF_ENGINE: &str = "BUILDKIT_";
+
 /// An argument of a build. Its value may be a secret: it is passed to the engine and is never
 /// written into a Dockerfile.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,6 +50,13 @@ impl BuildArg {
         let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         if !begins || name.len() > MAX_NAME || !name.bytes().all(in_name) {
             let advice = format!("`{name}` is no name of an argument; use letters, digits and `_`");
+            return Err(refused("build.args", advice));
+        }
+        // They tell an engine with BuildKit how to read a Dockerfile, and with which program.
+        let prefix = name.get(..OF_ENGINE.len()).unwrap_or_default();
+        if prefix.eq_ignore_ascii_case(OF_ENGINE) {
+            let advice =
+                format!("`{name}`: names with {OF_ENGINE} are the engine's; choose another");
             return Err(refused("build.args", advice));
         }
         if value.len() > MAX_VALUE || value.contains('\0') {
@@ -405,6 +415,14 @@ mod tests {
             (json!({"build": {"args": {"A": []}}}), "build.args: "),
             (json!({"build": {"args": {"A": "\0"}}}), "build.args: "),
             (json!({"build": {"args": many}}), "build.args: "),
+            (
+                json!({"build": {"args": ["BUILDKIT_SYNTAX=evil:1"]}}),
+                "build.args: ",
+            ),
+            (
+                json!({"build": {"args": {"buildkit_inline_cache": 1}}}),
+                "build.args: ",
+            ),
             (json!({"build": {"cache": "no"}}), "build.cache: "),
             (
                 json!({"build": {"dockerfile": "../x"}}),
