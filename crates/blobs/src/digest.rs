@@ -23,7 +23,6 @@ pub type DigestSet = HashSet<Digest, foldhash::fast::RandomState>;
 pub struct BadDigest;
 
 impl Digest {
-    /// Hashes `content`.
     pub fn of(content: &[u8]) -> Self {
         blake3::hash(content).into()
     }

@@ -46,7 +46,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,

@@ -11,7 +11,6 @@ pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent"
 /// A call's place in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trace {
-    /// The trace.
     pub id: [u8; 16],
     /// The call in it.
     pub span: [u8; 8],

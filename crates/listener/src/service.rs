@@ -23,5 +23,4 @@ impl<S, B> HttpService<B> for S where
 pub trait HttpBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
 impl<B> HttpBody for B where B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
 
-/// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;

@@ -22,7 +22,6 @@ const ACME_TLS: &[u8] = b"acme-tls/1";
 pub enum TlsSource {
     /// From two files, for every host.
     Files(TlsFiles),
-    /// By host.
     Certificates(Arc<dyn Certificates>),
 }
 

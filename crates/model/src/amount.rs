@@ -14,7 +14,6 @@ pub struct Amount {
 const NANOS: i64 = 1_000_000_000;
 
 impl Amount {
-    /// Nothing.
     pub const ZERO: Self = Self { nanos: 0 };
 
     /// From billionths of the currency's unit.

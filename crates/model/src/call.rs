@@ -64,7 +64,6 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Both together.
     pub fn total(self) -> u64 {
         self.prompt.saturating_add(self.completion)
     }
@@ -118,7 +117,6 @@ impl Price {
     reason = "four facts that have nothing to do with each other"
 )]
 pub struct Call {
-    /// Identifier.
     pub id: CallId,
     /// The workspace it was made in.
     pub workspace: WorkspaceId,

@@ -7,9 +7,7 @@ pub enum Coding {
     Identity,
     /// gzip.
     Gzip,
-    /// Zstandard.
     Zstd,
-    /// Brotli.
     Brotli,
 }
 

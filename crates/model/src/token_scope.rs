@@ -13,7 +13,6 @@ const PROJECT: &str = "project:";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum TokenScope {
-    /// Everything.
     #[default]
     Full,
     /// Reads what a viewer of a team may read.

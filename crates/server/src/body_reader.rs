@@ -95,7 +95,6 @@ impl BodyReader {
         })
     }
 
-    /// The `Content-Length`.
     pub fn announced(&self) -> Option<u64> {
         self.announced
     }

@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 /// Part of the slots that one key may hold: with fewer, a few keys are needed to hold all.
 const SHARE: usize = 4;
 
-/// The slots.
 #[derive(Debug)]
 pub struct FairSlots<K: Copy + Eq + Hash>(Arc<Inner<K>>);
 

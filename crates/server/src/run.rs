@@ -47,7 +47,6 @@ pub use crate::edge::EdgeBind;
 /// Release bodies that are received at once; each may take its cap on disk.
 const MAX_SPOOLED: usize = 32;
 
-/// One listener.
 pub struct Bind {
     /// Where it listens.
     pub address: SocketAddr,
@@ -75,7 +74,6 @@ pub struct ServeOptions {
     pub account_burst: u32,
     /// Most bytes of an ordinary body.
     pub body_bytes: u64,
-    /// Inference.
     pub inference: InferenceOptions,
     /// Where large bodies wait until they are read.
     pub temporary: PathBuf,

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 /// Handles and settings that the services share.
 pub struct Core {
-    /// The database.
     pub db: Db,
     /// The contents of releases.
     pub blobs: BlobStore,

@@ -64,7 +64,6 @@ pub enum Error {
     /// It clashes with what is there.
     #[error("{message}")]
     Conflict {
-        /// Stable code.
         code: &'static str,
         /// What clashes, and what to do.
         message: String,

@@ -39,7 +39,6 @@ pub struct IdempotencyKey {
 pub struct KeyedRequest<'r> {
     /// The credential of the request: the same key of another credential is another key.
     pub credential: &'r [u8],
-    /// HTTP method.
     pub method: &'r str,
     /// Path as sent.
     pub path: &'r str,

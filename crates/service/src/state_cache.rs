@@ -90,7 +90,6 @@ impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
         self.cache.retain(|_, state| keep(state));
     }
 
-    /// Forgets everything.
     pub(crate) fn clear(&self) {
         let mut epoch = self.epoch();
         *epoch += 1;

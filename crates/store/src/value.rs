@@ -9,13 +9,9 @@ use tokio_postgres::types::{self as pg, IsNull, ToSql, Type};
 /// A bound parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// SQL NULL.
     Null,
-    /// BOOLEAN.
     Bool(bool),
-    /// BIGINT.
     Int(i64),
-    /// TEXT.
     Text(String),
     /// BLOB or BYTEA.
     Bytes(Vec<u8>),

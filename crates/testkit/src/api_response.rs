@@ -38,12 +38,10 @@ impl ApiResponse {
         response
     }
 
-    /// The status.
     pub fn status(&self) -> u16 {
         self.status.as_u16()
     }
 
-    /// The body.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
@@ -81,7 +79,6 @@ impl ApiResponse {
         self.headers.contains_key(name)
     }
 
-    /// All headers.
     pub fn headers(&self) -> &HeaderMap {
         &self.headers
     }

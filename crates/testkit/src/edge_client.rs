@@ -9,16 +9,13 @@ use tokio::net::TcpStream;
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The status.
     pub status: u16,
     /// Names in lower case; lines of one name joined.
     pub headers: HashMap<String, String>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Page {
-    /// A header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
@@ -48,7 +45,6 @@ impl EdgeClient {
         }
     }
 
-    /// `GET`.
     pub async fn get(&mut self, path: &str) -> Page {
         self.request("GET", path, &[]).await
     }

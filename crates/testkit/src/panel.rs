@@ -48,7 +48,6 @@ impl PanelClient {
         assert_eq!(response.header("location"), "/panel");
     }
 
-    /// `GET`.
     pub async fn get(&mut self, path: &str) -> ApiResponse {
         let call = self.user.call(Method::GET, path);
         let call = call.header("cookie", &self.cookie_header());

@@ -81,12 +81,10 @@ impl User {
         }
     }
 
-    /// `GET`.
     pub fn get(&self, path: &str) -> Call {
         self.call(Method::GET, path)
     }
 
-    /// `DELETE`.
     pub fn delete(&self, path: &str) -> Call {
         self.call(Method::DELETE, path)
     }

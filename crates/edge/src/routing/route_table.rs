@@ -37,7 +37,6 @@ pub struct Routes {
     pub(super) sites: Arc<SiteCache>,
     pub(super) endpoints: Arc<Endpoints>,
     pub(super) names: NameTable<Route>,
-    /// Custom domains.
     pub(super) hosts: NameTable<Route>,
     pub(super) by_project: Mutex<HashMap<ProjectId, Arc<Route>>>,
     /// Routes by the ids that entries of the response cache hold.

@@ -58,7 +58,6 @@ struct OpenFile {
 /// The bytes of a content, or where to get them.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// In memory.
     Bytes(Bytes),
     /// In a file.
     File(FileSlice),

@@ -8,7 +8,6 @@ use std::time::SystemTime;
 /// What the conditions of a request come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Send it.
     Send,
     /// The client has it, in this coding: 304.
     NotModified(Coding),

@@ -5,11 +5,8 @@ use std::borrow::Cow;
 /// The methods that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// GET.
     Get,
-    /// HEAD.
     Head,
-    /// Any other.
     Other,
 }
 
@@ -37,21 +34,13 @@ pub struct StaticRequest<'r> {
 /// The headers that static serving looks at.
 #[derive(Debug, Clone, Default)]
 pub struct Headers<'r> {
-    /// `Accept`.
     pub accept: Value<'r>,
-    /// `Accept-Encoding`.
     pub accept_encoding: Value<'r>,
-    /// `If-Match`.
     pub if_match: Value<'r>,
-    /// `If-None-Match`.
     pub if_none_match: Value<'r>,
-    /// `If-Modified-Since`.
     pub if_modified_since: Value<'r>,
-    /// `If-Unmodified-Since`.
     pub if_unmodified_since: Value<'r>,
-    /// `If-Range`.
     pub if_range: Value<'r>,
-    /// `Range`.
     pub range: Value<'r>,
     /// `User-Agent`, for the access log.
     pub user_agent: Value<'r>,

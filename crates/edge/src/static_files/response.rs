@@ -33,7 +33,6 @@ pub(crate) struct Cacheable {
 /// The body of a response.
 #[derive(Debug)]
 pub enum Body {
-    /// None.
     Empty,
     /// One content, or a part of one.
     One(Content),

@@ -14,7 +14,6 @@ pub struct InferenceRoute<'p> {
 /// What a path asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint<'p> {
-    /// A call.
     Call(Operation),
     /// The list of models.
     Models,

@@ -8,7 +8,6 @@ use estrade_model::call::Tokens;
 
 /// The body of a response by its format.
 pub(crate) enum Content {
-    /// Server-sent events.
     Events(EventStream),
     /// One JSON text.
     Json {

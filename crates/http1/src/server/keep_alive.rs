@@ -67,7 +67,6 @@ impl<C: ConnectionState> KeepAliveTimeout<C> {
         self.in_head = false;
     }
 
-    /// Something came.
     #[inline]
     pub(super) fn set_busy(&self) {
         self.connection.set_busy();

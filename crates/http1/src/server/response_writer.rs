@@ -131,7 +131,6 @@ pub trait OutgoingBody: Body<Data = Bytes> + Unpin {
 /// Invariant: after `false` nothing else may be written to the connection, because the response has no proper end. That
 /// is how a client notices a body that broke off (RFC 9112, section 8).
 pub struct ResponseWriter<'c> {
-    /// The connection.
     pub stream: &'c mut TcpStream,
     /// What the client sends meanwhile.
     pub pipelined: &'c mut PipelinedInput,

@@ -34,7 +34,6 @@ pub enum Route {
 }
 
 impl Route {
-    /// The label.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Matched(path) => path.as_str(),

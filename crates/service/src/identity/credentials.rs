@@ -42,7 +42,6 @@ type Fingerprint = (u64, u64);
 pub(crate) struct Verifier<T> {
     core: Arc<Core>,
     audience: Audience,
-    /// Makes fingerprints.
     hasher: SipHasher24,
     proofs: Cache<Fingerprint, Proof<T>>,
     reloaded_at: AtomicI64,

@@ -13,9 +13,7 @@ const MAX_SIZE: u16 = 1000;
 /// A message of the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'f> {
-    /// To begin.
     Start(TerminalSize),
-    /// To type.
     Input(Cow<'f, str>),
     /// To have another size.
     Resize(TerminalSize),

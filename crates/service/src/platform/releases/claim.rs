@@ -203,7 +203,6 @@ impl Claim {
 pub(super) struct PendingCommit {
     /// Lines for the build log.
     pub(super) log: BuildLog,
-    /// Compressed variants.
     pub(super) made: Option<PreparedVariants>,
 }
 

@@ -48,7 +48,6 @@ impl GcSchedule {
         self.wanted.then_some(self.next)
     }
 
-    /// One begins.
     pub(in super::super) fn begin(&mut self, now: Instant) {
         // One for the sake of what has ended must not be the last before something else has.
         self.wanted = self.unsettled_until > now;
