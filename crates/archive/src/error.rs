@@ -8,7 +8,7 @@ pub enum UnpackError {
     /// The archive is not acceptable: a stable code, and words for a person.
     #[error("{0}: {1}")]
     Refused(&'static str, String),
-    /// Nobody wants the result any more.
+    /// The caller does not want the result any more.
     #[error("it is not wanted any more")]
     Canceled,
     /// The contents could not be stored.

@@ -55,7 +55,7 @@ impl BlobStore {
     /// Streams a content of any size in pieces of 64 KiB, without checking the hash.
     ///
     /// That the content is missing is told at once and not by the first piece, so that it can
-    /// still become the status of an answer.
+    /// still become the status of a response.
     pub async fn stream(
         &self,
         blob: &StoredBlob,

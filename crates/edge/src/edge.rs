@@ -33,7 +33,6 @@ use tokio_util::sync::CancellationToken;
 
 /// In one of so many milliseconds, requests ask the caches of sites and files.
 const CACHE_SAMPLE_MILLIS: i64 = 64;
-/// Any page.
 const INDEX_PAGE: &str = "index.html";
 /// How often files are closed that were removed.
 const CLOSE_REMOVED_INTERVAL: Duration = Duration::from_secs(30);
@@ -84,9 +83,7 @@ pub(crate) enum Reply {
 
 /// The project that a request belongs to.
 pub(crate) enum MatchedProject<'r> {
-    /// None.
     None,
-    /// This one.
     Route(Arc<Route>),
     /// This one, whose name is in the host.
     Named(Guard<Option<Arc<Route>>>, &'r str),
@@ -117,7 +114,7 @@ pub struct Edge {
     pub(crate) proxy: ProxyOptions,
     /// Room for upgraded connections.
     pub(crate) tunnels: KeyedLimit<ProjectId>,
-    /// Who asked for what.
+    /// The access log: which client requested what.
     pub(crate) log: Arc<AccessLog>,
 }
 

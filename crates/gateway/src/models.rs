@@ -40,7 +40,7 @@ struct Pricing {
 pub struct ListedModel {
     pub id: Arc<str>,
     pub context_length: Option<u32>,
-    /// Who serves it and at what price, in the order in which they are tried.
+    /// The providers that serve it and their prices, in the order in which they are tried.
     pub offers: Vec<(Arc<str>, Price)>,
     /// What it is, when that is not plain from its name.
     pub description: Option<&'static str>,

@@ -137,7 +137,7 @@ impl Slices {
         })
     }
 
-    /// Applies the answer to a lease request, unless the budget was changed meanwhile.
+    /// Applies the result of a lease request, unless the budget was changed meanwhile.
     pub(crate) fn apply_lease(
         &mut self,
         request: &LeaseRequest,

@@ -1,4 +1,4 @@
-//! Who chooses a certificate, and certificates from files, which are read again when the files change.
+//! The trait that chooses a certificate, and certificates from files, which are read again when the files change.
 
 use arc_swap::ArcSwap;
 use estrade_model::sync::MutexExt;

@@ -17,7 +17,7 @@ pub struct ListenerOptions {
     pub tls: Option<TlsSource>,
     /// Whose forwarded headers are believed.
     pub trusted_proxies: TrustedProxies,
-    /// Who is not served: their connections are closed before anything is read.
+    /// Clients that are not served: their connections are closed before anything is read.
     pub refuse_peers: Vec<IpRange>,
     /// The hosts that requests may name; any without.
     pub allowed_hosts: Option<AllowedHosts>,

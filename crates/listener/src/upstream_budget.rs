@@ -435,7 +435,7 @@ mod tests {
         // Its own makes room for a project that has its part.
         let _own = budget.acquire(project(2)).unwrap();
         assert_eq!(idle.0.lock().unwrap()[0].project, project(1));
-        // Whoever's does, when all are taken.
+        // The one of any connection, when all are taken.
         let _any = budget.acquire(project(4)).unwrap();
         assert!(idle.0.lock().unwrap().is_empty());
         assert_eq!((budget.open(), budget.refused()), (4, 0));

@@ -106,7 +106,7 @@ async fn client(io: DuplexStream, host: &str, protocols: &[&str]) -> Result<Seen
         protocol: session.alpn_protocol().map(<[u8]>::to_vec),
         text: Vec::new(),
     };
-    // Who only came for the challenge may be gone already.
+    // A client that only came for the challenge may be gone already.
     drop(stream.write_all(b"hello").await);
     drop(stream.read_to_end(&mut seen.text).await);
     Ok(seen)

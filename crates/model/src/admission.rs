@@ -15,9 +15,9 @@ pub struct CallEstimate {
     pub created_at: Timestamp,
     pub operation: Operation,
     pub model: Arc<str>,
-    /// Who is asked first; empty when nobody is.
+    /// The provider that is called first; empty when none is.
     pub provider: Arc<str>,
-    /// Whether the answer shall be a stream.
+    /// Whether the response shall be a stream.
     pub streamed: bool,
     /// The most it may cost.
     pub max_cost: Amount,

@@ -27,11 +27,11 @@ pub struct AuthContext {
 #[derive(Debug, Clone)]
 pub struct AuthorizedKey {
     pub id: KeyId,
-    /// Whose key it is; answers are never shared across owners.
+    /// Whose key it is; responses are never shared across owners.
     pub owner: OwnerId,
     /// The only models it may use.
     pub models: Option<Arc<[String]>>,
-    /// Whether answers to its deterministic requests may come from the cache.
+    /// Whether responses to its deterministic requests may come from the cache.
     pub cache: bool,
     /// What it may use per minute.
     pub rates: RateLimits,

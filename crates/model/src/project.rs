@@ -33,7 +33,7 @@ pub enum ProjectStatus {
 }
 
 impl ProjectStatus {
-    /// As rows and answers name it.
+    /// As rows and responses name it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "ACTIVE",
@@ -57,9 +57,7 @@ impl ProjectStatus {
 /// How a request names a project. A name never looks like an id, so the two cannot be confused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProjectKey {
-    /// By `_id`.
     Id(ProjectId),
-    /// By name.
     Name(ProjectName),
 }
 

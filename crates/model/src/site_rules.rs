@@ -14,7 +14,7 @@ pub const HEADERS_FILE: &str = "_headers";
 pub const MAX_FILE_BYTES: u64 = 512 * 1024;
 /// Most bytes of a line of `_redirects`.
 pub const MAX_LINE_BYTES: usize = 4096;
-/// Most bytes of a line of `_headers`, which is what an answer gets of them at most.
+/// Most bytes of a line of `_headers`, which is what a response gets of them at most.
 pub const MAX_HEADER_LINE_BYTES: usize = 16 * 1024;
 /// Most rules of `_redirects`.
 pub const MAX_REDIRECTS: usize = 2000;

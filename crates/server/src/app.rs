@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Who may read `/metrics`.
+/// The clients that may read `/metrics`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MetricsAccess {
     /// Everyone on this machine whose request was not forwarded by a proxy, and accounts that are administrators.
@@ -56,7 +56,6 @@ pub struct App {
     pub services: Services,
     /// Accounts for calls.
     pub ledger: Arc<Ledger>,
-    /// Relays inference.
     pub gateway: Arc<Gateway>,
     /// Relays the calls of signed-in people, on the runtime of the process.
     pub relay: Relay,

@@ -290,7 +290,6 @@ impl Spool {
 /// Reads a [`Spool`] from start to end, and again.
 #[derive(Debug)]
 pub enum SpoolReader<'s> {
-    /// From memory.
     Memory(Cursor<&'s Bytes>),
     /// From its file.
     File(BufReader<&'s File>),
@@ -372,7 +371,7 @@ mod tests {
                 .is_on_disk()
         );
         assert!(!send(MAX_PERMITTED_IN_MEMORY).await.unwrap().is_on_disk());
-        // Who sends more than it said has no claim to more room.
+        // A client that sends more than it said has no claim to more room.
         let liar = receive_announced(&room, vec![b' '; 3_000_000], Some(2_000_000)).await;
         let liar = liar.unwrap();
         assert!(liar.is_on_disk() && liar.length() == 3_000_000);

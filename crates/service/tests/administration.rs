@@ -112,7 +112,7 @@ async fn only_administrators_manage_accounts(at: &Installation) {
         code(create(eve.clone(), "a@example.com").await),
         "no_permission"
     );
-    // Who only says so is none in the transaction.
+    // A caller that only says so is none in the transaction.
     let mut liar = eve.clone();
     liar.admin = true;
     assert_eq!(

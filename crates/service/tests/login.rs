@@ -237,7 +237,7 @@ async fn others_do_not_slow_down_who_has_logged_in_before(at: &Installation) {
     fail_until(at, neighbour, 100).await;
     assert_limited(&try_login(&at.services.logins, "eve@example.com", RIGHT).await);
     home().await.unwrap();
-    // Whoever guesses from her own network is slowed down there, and only there.
+    // A guesser in her own network is slowed down there, and only there.
     fail_until(at, |_| [address(), ada()], 30).await;
     assert_limited(&home().await);
 }

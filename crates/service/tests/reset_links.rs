@@ -244,7 +244,7 @@ async fn only_administrators_make_links(at: &Installation) {
     let (ada, eve) = (at.person("ada").await, at.person("eve").await);
     let refused = reset_links::create_reset_link(&at.core, &eve, ada.account).await;
     assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
-    // Who is no administrator any more is found out by the transaction.
+    // That somebody is no administrator any more is found out by the transaction.
     let former = Caller { admin: true, ..eve };
     let refused = reset_links::create_reset_link(&at.core, &former, ada.account).await;
     assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");

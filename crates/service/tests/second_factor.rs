@@ -335,7 +335,7 @@ async fn a_recovery_code_works_once_and_new_ones_end_the_old(at: &Installation) 
 
 async fn guesses_of_codes_are_counted_like_passwords(at: &Installation) {
     let (_, app, _) = enrolled(at).await;
-    // Whoever knows the password asks for the code as often as they like, which takes nothing back.
+    // With the password the code may be asked for as often as one likes, which takes nothing back.
     for number in 0..10 {
         let wrong = app.wrong_code(at);
         let begun = pending(at).await;

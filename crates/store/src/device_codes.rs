@@ -105,7 +105,7 @@ pub struct WaitingLogin {
     pub address: String,
     pub scope: TokenScope,
     pub created_at: Timestamp,
-    /// Who has approved it.
+    /// The account that has approved it.
     pub account: Option<AccountId>,
 }
 
@@ -141,7 +141,7 @@ pub async fn find_waiting(
     .await
 }
 
-/// An answer of a person that lets a client in.
+/// The approval of a person, which lets a client in.
 #[derive(Debug, Clone, Copy)]
 pub struct Approval {
     pub account: AccountId,

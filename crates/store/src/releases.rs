@@ -230,7 +230,7 @@ pub async fn set_author(tx: &mut Tx, id: ReleaseId, author: AccountId) -> Result
         .map(drop)
 }
 
-/// Who made a release.
+/// The author of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseAuthor {
     pub release: ReleaseId,
@@ -248,7 +248,7 @@ impl Record for ReleaseAuthor {
     }
 }
 
-/// Who made the newest `count` releases of a project up to one, as far as it is known.
+/// The authors of the newest `count` releases of a project up to one, as far as it is known.
 pub async fn list_authors(
     db: &Db,
     project: ProjectId,

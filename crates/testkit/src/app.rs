@@ -48,7 +48,7 @@ pub struct Setup {
     pub account_burst: u32,
     /// Most bytes of an ordinary body.
     pub body_bytes: u64,
-    /// Who may read the metrics.
+    /// The clients that may read the metrics.
     pub metrics: MetricsAccess,
     /// Where inference goes.
     pub inference: InferenceOptions,
@@ -369,7 +369,7 @@ impl TestApp {
         refusals.expect("refused sign-ins");
     }
 
-    /// Nobody in particular.
+    /// A client without an account.
     pub fn stranger(&self) -> User {
         User {
             line: Arc::clone(&self.line),

@@ -32,7 +32,7 @@ impl Crowd {
             clients.spawn(async move {
                 let mut seen = Seen::default();
                 loop {
-                    // Whoever is sent home comes once more: what was switched before that is seen.
+                    // A client that is sent away comes once more: what was switched before that is seen.
                     let last = stop.load(Ordering::Relaxed);
                     let page = visitor.get("/").await;
                     assert_eq!(page.status, 200, "page {}: {}", seen.pages, page.text());

@@ -98,7 +98,7 @@ async fn what_an_older_backup_does_not_know_is_kept_for_a_day() {
     });
     assert_eq!(forgotten.await.unwrap(), 1);
 
-    // Whoever deletes a disk wants it gone at once.
+    // A disk that is deleted must be gone at once.
     fixture.delete("older").await;
     let gone = |id: String| {
         let fixture = &fixture;

@@ -24,7 +24,7 @@ async fn releases_under_load_drop_nothing() {
     for number in 0..releases {
         fixture.deploy("busy", &server(&format!("v{number}"))).await;
     }
-    // Whoever comes after READY gets the new one.
+    // A client that comes after READY gets the new one.
     assert_eq!(
         fixture.reply("busy").await.version,
         format!("v{}", releases - 1)

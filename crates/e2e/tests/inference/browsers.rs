@@ -98,7 +98,7 @@ async fn no_other_page_does_and_nothing_else_is_open() {
         let response = chat(&app, &key, other, 1).await.assert(200);
         assert_eq!(response.header(ALLOWED), "", "{other}");
         assert!(response.header("vary").contains("origin"), "{other}");
-        // Who may not ask is not even told that there is something.
+        // A page that may not ask is not even told that there is something.
         let response = preflight(&app, "/v1/chat/completions", other, "POST").await;
         assert_eq!((response.status(), response.header(ALLOWED)), (401, ""));
     }

@@ -185,7 +185,7 @@ async fn every_answer_leads_to_its_record(app: &TestApp) {
             "{model}"
         );
         assert_eq!(row["partial"], false);
-        // Nobody else sees it.
+        // No other key sees it.
         let bob = app.new_account(&format!("bob-{call}")).await.ai();
         bob.get(&format!("{path}/logs/{call}"))
             .await

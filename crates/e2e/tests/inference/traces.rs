@@ -111,7 +111,7 @@ async fn a_call_is_a_span_of_its_callers_trace() {
     assert!(
         collector_head.contains("POST /v1/traces ") && collector_head.contains("collector-key")
     );
-    // Nobody asked for these to be recorded.
+    // Recording these was not asked for.
     say(&app, &key).await.assert(200);
     let unwanted = PARENT.replace("-01", "-00");
     chat(&app, &key, ECHO, &json!({}))

@@ -37,7 +37,7 @@ pub(crate) enum SendError {
     Client,
 }
 
-/// Who has to act next.
+/// The side that has to act next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Everything is sent.

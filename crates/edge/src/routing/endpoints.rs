@@ -100,7 +100,7 @@ mod tests {
         let live = endpoints.set(project, release(1));
         assert!(endpoints.publish(project, release(2), &address).is_empty());
         assert_eq!(endpoints.sets().len(), 2);
-        // Whoever looks at the live one sees what is said about it, also after it had none.
+        // A reader of the live one sees what is said about it, also after it had none.
         assert!(live.acquire(&[]).is_none());
         drop(endpoints.publish(project, release(1), &address));
         assert!(live.acquire(&[]).is_some());

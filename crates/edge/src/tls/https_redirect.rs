@@ -21,7 +21,7 @@ pub(crate) fn respond(
 }
 
 fn redirect(request: &StaticRequest<'_>, host: &str, port: u16) -> StaticResponse {
-    // Who names no port came through the usual ones, whatever they are mapped to here.
+    // A request that names no port came through the usual ones, whatever they are mapped to here.
     let named = request.host.len() > host.len() && request.host.contains(':');
     let port = match port {
         443 => String::new(),

@@ -20,7 +20,6 @@ const INSTANT: Duration = Duration::from_millis(10);
 /// The provider of the built-in model.
 pub(crate) const ECHO_PROVIDER: &str = "estrade";
 
-/// All models.
 #[derive(Default)]
 pub(crate) struct Catalogue {
     models: HashMap<Arc<str>, Arc<Model>>,
@@ -34,7 +33,7 @@ pub(crate) struct Catalogue {
 /// A model that callers can name.
 pub(crate) struct Model {
     pub(crate) id: Arc<str>,
-    /// Who serves it; the built-in model has none.
+    /// The provider that serves it; the built-in model has none.
     pub(crate) targets: Vec<Arc<Target>>,
     /// What it costs at most.
     pub(crate) max_price: Price,
@@ -218,7 +217,7 @@ impl Target {
         }
     }
 
-    /// Who it is, as responses say it.
+    /// The name of the provider, as responses say it.
     pub(crate) fn provider(&self) -> (&Arc<str>, &HeaderValue) {
         (&self.upstream.name, &self.upstream.name_header)
     }

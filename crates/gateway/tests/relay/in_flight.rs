@@ -45,7 +45,7 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
         (true, true, "acme")
     );
     assert!(seen.ttfb_us > 0 && seen.latency_us >= seen.ttfb_us);
-    // Whoever sleeps while nothing is under way was woken again.
+    // The journal writer, which sleeps while nothing is in flight, was woken again.
     assert_eq!(gateway.ledger.gone_out.load(Ordering::Relaxed), 2);
     go.notify_one();
     coming.rest().await;

@@ -103,7 +103,7 @@ async fn paths_and_methods_are_refused_in_the_same_shape() {
         (response.status.as_u16(), &*error_code(&response.body)),
         (404, "not_found")
     );
-    // Who has no key learns nothing.
+    // Without a key nothing is learned.
     for path in ["/api/w1/v1/models", "/api/w1/v1/audio/speech"] {
         let response = gateway.caller_with("").post(path, "").await;
         assert_eq!(response.status, 401, "{path}");

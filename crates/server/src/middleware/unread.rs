@@ -2,7 +2,7 @@
 //!
 //! hyper closes a connection when the rest of a request's body has not arrived by the time the response is sent, but it
 //! does not say so in the response. A client that keeps connections would send its next request into the closing one
-//! and see it fail without an answer. With `Connection: close` it opens another.
+//! and see it fail without a response. With `Connection: close` it opens another.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, Request, Version, header};

@@ -32,7 +32,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 const PRUNE_CALLS_INTERVAL: Duration = Duration::from_mins(10);
 /// Rows that one transaction removes: a backlog never holds up the writer for long.
 const BATCH_ROWS: u32 = 1000;
-/// Who has not written an entry of the audit log for so long was below the limit when it was last counted: longer than
+/// An owner without an entry of the audit log for so long was below the limit when it was last counted: longer than
 /// [`PRUNE_CALLS_INTERVAL`] and a run take.
 const SURPLUS_WINDOW: Duration = Duration::from_hours(1);
 /// How long the change feed goes back; followers lag by a second, not by an hour.

@@ -297,7 +297,7 @@ impl Scope {
         allowed.is_ok()
     }
 
-    /// Who will read the audit log's entry about an operation that is allowed already.
+    /// The owner who will read the audit log's entry about an operation that is allowed already.
     pub(crate) fn audited_owner(&self) -> OwnerId {
         self.owner
     }
@@ -353,7 +353,6 @@ impl Permission {
         self.visible
     }
 
-    /// Who writes.
     pub(crate) fn account(&self) -> AccountId {
         self.account
     }

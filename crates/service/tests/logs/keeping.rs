@@ -91,7 +91,7 @@ async fn lines_outlive_their_containers(at: &Installation) {
 
 async fn settling_stores_the_last_words(at: &Installation) {
     let fixture = LogFixture::new(at).await;
-    // Nobody has followed it.
+    // It has no follower.
     let program = "for n in range(3000): print(n)";
     let id = fixture.run(release('a'), 1, program).await;
     fixture.ended(&id).await;

@@ -63,7 +63,7 @@ async fn ids_rise_in_the_order_of_commits(at: &Installation) {
         let (core, ada) = (Arc::clone(core), ada.clone());
         changes.spawn(async move { scale_project(&core, &ada, "shop", 1).await.unwrap() });
     }
-    // Who always asks for what comes after the last one seen must miss none.
+    // A client that always asks for what comes after the last one seen must miss none.
     let mut seen = Vec::new();
     while seen.len() < 20 {
         let after = seen.last().map(|event: &Event| event.id);

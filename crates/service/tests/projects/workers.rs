@@ -147,7 +147,7 @@ async fn waiting_in_the_queue_is_not_being_worked_on(at: &Installation) {
     let (core, ada) = (&at.core, owner(at, "ada").await);
     create(core, &ada, "shop").await;
     let id = deploy(core, &ada, "shop", &[("a", b"1")]).await;
-    // Nobody had a slot for it: that is no fault of its own.
+    // There was no slot for it: that is no fault of its own.
     core.clock.advance(Duration::from_hours(23));
     end_overdue(core).await.unwrap();
     assert_eq!(read(core, &ada, id).await.state, Pending);

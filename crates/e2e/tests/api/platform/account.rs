@@ -209,7 +209,7 @@ async fn guessing_is_limited_per_address(app: &TestApp) {
     let stranger = app.stranger();
     for name in ["a@example.com", "b@example.com"] {
         let login = json!({"email": name, "password": "x"});
-        // Nobody believes a forwarded address from a stranger.
+        // A forwarded address from a stranger is ignored.
         let call = stranger
             .post("/v1/login", &login)
             .header("x-forwarded-for", name);

@@ -131,7 +131,7 @@ async fn contents_of_others_do_not_exist(app: &TestApp) {
             .await;
         response.refused(409, "missing_files");
     }
-    // Who has the content may send it, and then has it.
+    // A project that has the content may send it, and then has it.
     put_content(&eve, "other", secret).await.assert(201);
     deploy(&eve, "other", &json!({"files": [named("x", secret)]})).await;
     // A viewer sends nothing, a stranger sees no project.

@@ -116,7 +116,7 @@ async fn lines_are_grouped_by_release(app: &TestApp) {
         let found = ada.get(&format!("{PATH}?{query}")).await.assert(200).json();
         assert_eq!(found, nothing, "{query}");
     }
-    // Who only reads may read this too.
+    // A viewer may read this too.
     let team = app.new_team(&ada, "Shop").await;
     let (owner, eve) = (ada.in_team(&team), app.new_account("eve").await);
     app.join(&team, &ada, &eve, "viewer").await;

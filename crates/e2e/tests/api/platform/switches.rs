@@ -43,7 +43,7 @@ async fn a_switch_is_on_or_off(app: &TestApp) {
         column(&events["data"], "status")[..2],
         ["DISABLED", "ENABLED"]
     );
-    // Who only reads changes nothing.
+    // A viewer changes nothing.
     let (team, bob) = (
         app.new_team(&ada, "Shop").await,
         app.new_account("bob").await,

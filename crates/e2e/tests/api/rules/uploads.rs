@@ -24,7 +24,7 @@ async fn drip(app: &TestApp, user: &User, path: &str, announced: usize, sent: us
         user.token(),
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // Who was refused does not take all of it.
+    // A server that refused does not take all of it.
     drop(stream.write_all(&vec![b' '; sent]).await);
     stream
 }

@@ -42,7 +42,7 @@ async fn what_was_given_up_goes_with_its_pack(at: &Installation) {
     assert!(bytes_on_disk(&core) > 100_000);
     let removed = clean(&core, &mut collector).await;
     assert_eq!((removed.packs, removed.files), (1, 0));
-    // Whoever was told of it may still come.
+    // A reader that was told of it may still come.
     assert_eq!(clean(&core, &mut collector).await.files, 0);
     core.blobs.verify(&blob).unwrap();
     core.clock.advance(Duration::from_hours(1));
@@ -65,7 +65,7 @@ async fn an_open_pack_without_rows_is_no_orphan(at: &Installation) {
         );
         core.blobs.verify(&blob).unwrap();
     }
-    // Nobody will ever commit it.
+    // It will never be committed.
     published.keep();
     assert_eq!(clean(&core, &mut collector).await.files, 0);
     core.clock.advance(Duration::from_hours(1));
