@@ -1,6 +1,9 @@
 //! Base images: which image a platform is built on, and how an asked-for version gets into its tag.
 
+mod digests;
+
 use crate::version::Version;
+use digests::DIGESTS;
 use estrade_model::Invalid;
 use estrade_model::image_mirror::ImageMirror;
 use estrade_model::image_ref::ImageRef;
@@ -66,11 +69,6 @@ const PARTS: [Part; 15] = [
     part("composer", None, "composer:2", Version::major(2)),
 ];
 
-/// The digests of the usual images, by their names: what this release was tested with, wherever it is fetched from. An
-/// image without one is whatever its registry has under the name. Filled when a release is made, from what
-/// `estrade images list` shows.
-const DIGESTS: &[(&str, &str)] = &[];
-
 /// The base images of an installation. The default ones are the official images of each language.
 #[derive(Debug, Clone, Default)]
 pub struct BaseImages {
@@ -122,6 +120,11 @@ impl BaseImages {
         Ok(())
     }
 
+    /// The digest that this release has for a usual image.
+    pub fn known_digest(name: &str) -> Option<&'static str> {
+        digest_of(name, DIGESTS)
+    }
+
     /// The images that these platforms are built with, when their sources ask for no version.
     pub fn needed(&self, platforms: &[Platform]) -> Vec<NeededImage> {
         let mut needed: Vec<NeededImage> = Vec::new();
@@ -171,8 +174,8 @@ impl BaseImages {
         }
         let template = part.map_or("scratch", |part| part.template);
         let reference = pinned(with_version(template, version), DIGESTS);
-        let mut said_of = [Some(name), like].into_iter().flatten();
-        let is_usual = said_of.any(|name| self.usual.contains(name));
+        let mut configured_as = [Some(name), like].into_iter().flatten();
+        let is_usual = configured_as.any(|name| self.usual.contains(name));
         let mirror = self.mirror.as_ref().filter(|_| !is_usual);
         Image {
             reference: match mirror {
@@ -206,10 +209,15 @@ fn parts_of(platform: Platform) -> &'static [&'static str] {
 
 /// The name with the digest that is known for it.
 fn pinned(name: String, digests: &[(&str, &str)]) -> String {
-    match digests.iter().find(|(known, _)| *known == name) {
-        Some((_, digest)) => format!("{name}@{digest}"),
+    match digest_of(&name, digests) {
+        Some(digest) => format!("{name}@{digest}"),
         None => name,
     }
+}
+
+fn digest_of<'d>(name: &str, digests: &[(&str, &'d str)]) -> Option<&'d str> {
+    let known = digests.iter().find(|(known, _)| *known == name);
+    known.map(|(_, digest)| *digest)
 }
 
 fn with_version(template: &str, version: Version) -> String {
@@ -246,6 +254,11 @@ impl fmt::Display for Image {
 mod tests {
     use super::*;
 
+    /// The name of an image, of which a release may know the digest.
+    fn without_digest(image: &str) -> &str {
+        image.split_once('@').map_or(image, |(name, _)| name)
+    }
+
     #[test]
     fn a_version_goes_into_usual_images_and_where_it_is_asked_for() {
         let mut images = BaseImages::default();
@@ -277,7 +290,7 @@ mod tests {
             ("django", "own:1"),
             ("composer", "composer:2"),
         ] {
-            assert_eq!(get(name).to_string(), image);
+            assert_eq!(without_digest(&get(name).to_string()), image);
         }
         // The images are those that we know, only from elsewhere.
         assert!(get("node").versioned() && !get("node").configured());
@@ -290,7 +303,10 @@ mod tests {
         let mut images = BaseImages::default();
         images.set("python", "own:1").unwrap();
         images.set("django", "python:3.13-slim").unwrap();
-        let get = |name| images.get(name, BaseImages::usual(name)).to_string();
+        let get = |name| {
+            let image = images.get(name, BaseImages::usual(name)).to_string();
+            without_digest(&image).to_owned()
+        };
         assert_eq!(get("django"), "python:3.13-slim");
         assert_eq!(get("flask"), "own:1");
     }
@@ -319,7 +335,8 @@ mod tests {
         let images = BaseImages::default();
         let names = |platforms: &[Platform]| -> Vec<String> {
             let needed = images.needed(platforms).into_iter();
-            needed.map(|image| image.name).collect()
+            let name = |image: NeededImage| without_digest(&image.name).to_owned();
+            needed.map(name).collect()
         };
         assert_eq!(names(&[Platform::Next, Platform::Node]), ["node:22-slim"]);
         assert_eq!(

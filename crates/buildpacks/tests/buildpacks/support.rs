@@ -42,6 +42,14 @@ pub(crate) fn text(plan: &BuildPlan) -> &str {
     }
 }
 
+/// A text without the digests of images, which a release may have.
+pub(crate) fn without_digests(text: &str) -> String {
+    let mut parts = text.split("@sha256:");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let digit = |c: char| c.is_ascii_hexdigit();
+    parts.fold(first, |text, part| text + part.trim_start_matches(digit))
+}
+
 /// An instruction, as the classic builder sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Instruction {
