@@ -3,7 +3,7 @@
 A sample is a small tree of our own, as the framework's generator makes it, with a lock file. All but those with
 `always` are run by `./test --full` only. Standard library only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # What our own page for files that are not there says.
 NO_SUCH_FILE = (404, "Page not found")
@@ -28,6 +28,10 @@ class Sample:
     # Whether every run has it.
     always: bool = False
     folder: str | None = None
+    # Files that are there beside those of the folder.
+    files: dict[str, str] = field(default_factory=dict)
+    # A form that a page of it sends: the path, the body, and a text of the response.
+    form: tuple[str, str, str] | None = None
     plan: str = "nano"
 
 
@@ -46,8 +50,39 @@ SAMPLES = {
         "Angular", "<title>Hello from Angular</title>", "src/index.html", (200, "Hello from Angular")
     ),
     "parcel": Sample("Parcel", "<title>Hello from Parcel</title>", "src/index.html", (200, "Hello from Parcel")),
+    "angular-browser": Sample(
+        "Angular",
+        "<title>Hello from the browser builder</title>",
+        "src/index.html",
+        (200, "Hello from the browser builder"),
+    ),
+    "vue-cli": Sample(
+        "Vue CLI", "<title>Hello from Vue CLI</title>", "public/index.html", (200, "Hello from Vue CLI")
+    ),
+    "pnpm": Sample(
+        "Vite", "<title>Hello from pnpm</title>", "index.html", (200, "Hello from pnpm"), install="pnpm install"
+    ),
+    "vercel-json": Sample(
+        "Vite with Vue",
+        "<title>Hello from Vue</title>",
+        "index.html",
+        (200, "Hello from Vue"),
+        folder="tests/apps/vite-vue",
+        files={"vercel.json": '{"buildCommand": "npx vite build --outDir site", "outputDirectory": "site"}'},
+    ),
     # Sites with a file for each page.
     "eleventy": Sample("Eleventy", "<h1>Hello from Eleventy</h1>", "index.md", NO_SUCH_FILE, always=True),
+    "netlify-toml": Sample(
+        "Eleventy",
+        "<h1>Hello from Eleventy</h1>",
+        "index.md",
+        NO_SUCH_FILE,
+        folder="tests/apps/eleventy",
+        files={"netlify.toml": '[build]\ncommand = "npx eleventy --output=pages"\npublish = "pages"\n'},
+    ),
+    "sveltekit-static": Sample(
+        "SvelteKit", "Hello from SvelteKit", "src/routes/+page.svelte", NO_SUCH_FILE
+    ),
     "vitepress": Sample(
         "VitePress", "<title>Hello from VitePress", "docs/index.md", (404, "404"), always=True
     ),
@@ -92,6 +127,30 @@ SAMPLES = {
     ),
     "koa": Sample("Koa", "<title>Hello from Koa</title>", "app.js", (404, "Not Found"), port=4003),
     "hono": Sample("Hono", "Hello from Hono", "src/index.ts", (404, "404 Not Found"), port=4004, always=True),
+    "plain-node": Sample(
+        "Node.js",
+        "<title>Hello from Node.js</title>",
+        "server.js",
+        (404, "Nothing here, says Node.js"),
+        port=4019,
+    ),
+    "procfile": Sample(
+        "Node.js",
+        "<title>Hello from a Procfile</title>",
+        "web.js",
+        (200, "Hello from a Procfile"),
+        port=4020,
+        folder="tests/apps/plain-node",
+        files={
+            "Procfile": "web: node web.js\n",
+            "web.js": 'const page = "<title>Hello from a Procfile</title>";\n'
+            "const server = require('node:http').createServer((_, response) => response.end(page));\n"
+            "server.listen(process.env.PORT);\n",
+        },
+    ),
+    "yarn": Sample(
+        "Koa", "<title>Hello from Yarn</title>", "app.js", (404, "Not Found"), port=4021, install="yarn install"
+    ),
     "nestjs": Sample(
         "NestJS",
         "<title>Hello from Nest</title>",
@@ -103,7 +162,13 @@ SAMPLES = {
         "Nitro", "<title>Hello from Nitro</title>", "server/routes/index.ts", (404, "nothing-here"), port=4006
     ),
     "sveltekit": Sample(
-        "SvelteKit", "Hello from SvelteKit", "src/routes/+page.svelte", (404, "Not Found"), port=4007, always=True
+        "SvelteKit",
+        "Hello from SvelteKit",
+        "src/routes/+page.svelte",
+        (404, "Not Found"),
+        port=4007,
+        always=True,
+        form=("/", "name=Ada", "The form is from Ada"),
     ),
     "nuxt": Sample(
         "Nuxt",
@@ -119,6 +184,13 @@ SAMPLES = {
         (404, "This page could not be found"),
         port=4009,
         always=True,
+    ),
+    "next-standalone": Sample(
+        "Next.js",
+        "<title>Hello from a standalone Next.js</title>",
+        "app/layout.js",
+        (404, "This page could not be found"),
+        port=4022,
     ),
     "astro-node": Sample(
         "Astro",
@@ -167,6 +239,30 @@ SAMPLES = {
         port=4016,
         install=PIP,
         always=True,
+    ),
+    "fastapi-uv": Sample(
+        "FastAPI",
+        "<title>Hello from FastAPI and uv</title>",
+        "main.py",
+        (404, '{"detail":"Not Found"}'),
+        port=4023,
+        install="uv sync",
+    ),
+    "starlette": Sample(
+        "Starlette",
+        "<title>Hello from Starlette</title>",
+        "main.py",
+        (404, "Not Found"),
+        port=4024,
+        install=PIP,
+    ),
+    "plain-python": Sample(
+        "Python",
+        "<title>Hello from Python</title>",
+        "main.py",
+        (404, "Nothing here, says Python"),
+        port=4025,
+        install=PIP,
     ),
     # It shows one page for every path, and the title in it.
     "streamlit": Sample("Streamlit", "<title>Streamlit</title>", "app.py", (200, "<title>Streamlit</title>"), port=4017, install=PIP),

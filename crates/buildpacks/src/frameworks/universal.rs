@@ -183,7 +183,16 @@ pub(super) const FRAMEWORKS: &[Framework] = &[
             },
             Variant {
                 when: &[Sign::Package("@sveltejs/adapter-node")],
-                output: server(&[Start::Words(&["node", "build"])]),
+                // Without them it takes every request for one over HTTPS, and refuses forms of pages over HTTP as
+                // those of another site. The edge writes both headers itself.
+                output: Output::Server(Server {
+                    start: &[Start::Words(&["node", "build"])],
+                    env: &[
+                        ("PROTOCOL_HEADER", "x-forwarded-proto"),
+                        ("HOST_HEADER", "host"),
+                    ],
+                    ..SERVER
+                }),
                 ..KIT
             },
             Variant {

@@ -11,11 +11,13 @@ use std::path::Path;
 /// What a sample is, and the folder with its site or what starts it.
 const SAMPLES: &[(&str, &str, &str)] = &[
     ("angular", "Angular", "dist/sample-angular/browser"),
+    ("angular-browser", "Angular", "dist/browser-builder"),
     ("astro", "Astro", "dist"),
     ("astro-node", "Astro", "node dist/server/entry.mjs"),
     ("docusaurus", "Docusaurus", "build"),
     ("eleventy", "Eleventy", "_site"),
     ("fastapi", "FastAPI", "-m uvicorn main:app "),
+    ("fastapi-uv", "FastAPI", "-m uvicorn main:app "),
     ("fastify", "Fastify", "node server.js"),
     ("flask", "Flask", "-m gunicorn --threads 4 app:app"),
     ("gradio", "Gradio", "exec python3 app.py"),
@@ -25,9 +27,13 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("nestjs", "NestJS", "node dist/main"),
     ("next", "Next.js", "next start"),
     ("next-export", "Next.js", "out"),
+    ("next-standalone", "Next.js", "node server.js"),
     ("nitro", "Nitro", "node .output/server/index.mjs"),
     ("nuxt", "Nuxt", "node .output/server/index.mjs"),
     ("parcel", "Parcel", "dist"),
+    ("plain-node", "Node.js", "node server.js"),
+    ("plain-python", "Python", "python3 main.py"),
+    ("pnpm", "Vite", "dist"),
     (
         "react-router",
         "React Router",
@@ -35,15 +41,19 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ),
     ("remix", "Remix", "remix-serve ./build/server/index.js"),
     ("solid-start", "SolidStart", "vinxi start"),
+    ("starlette", "Starlette", "-m uvicorn main:app "),
     ("storybook", "Storybook", "storybook-static"),
     ("streamlit", "Streamlit", "-m streamlit run app.py "),
     ("sveltekit", "SvelteKit", "node build"),
+    ("sveltekit-static", "SvelteKit", "build"),
     ("vite-preact", "Vite", "dist"),
     ("vite-react", "Vite with React", "dist"),
     ("vite-svelte", "Vite", "dist"),
     ("vite-vue", "Vite with Vue", "dist"),
     ("vitepress", "VitePress", "docs/.vitepress/dist"),
+    ("vue-cli", "Vue CLI", "dist"),
     ("vuepress", "VuePress", "docs/.vuepress/dist"),
+    ("yarn", "Koa", "node app.js"),
 ];
 
 /// A tree as it is in an archive.
@@ -68,7 +78,8 @@ fn samples_are_built_as_what_they_are() {
     let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/apps");
     let folders = fs::read_dir(&apps).unwrap().map(Result::unwrap);
     let folders = folders.filter(|entry| {
-        entry.path().join("package.json").exists() || entry.path().join("requirements.txt").exists()
+        let manifests = ["package.json", "pyproject.toml", "requirements.txt"];
+        manifests.iter().any(|it| entry.path().join(it).exists())
     });
     let found: BTreeMap<_, _> = folders
         .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
@@ -94,9 +105,14 @@ fn samples_are_built_as_what_they_are() {
         assert!(ends.contains(end), "{sample}: {ends}");
         // Nothing of the sources but manifests is there when dependencies are installed, so that they stay.
         let installs = |command: &str| {
-            ["npm ci", "pip install"]
-                .iter()
-                .any(|it| command.contains(it))
+            let tools = [
+                "npm ci",
+                "pip install",
+                "pnpm install",
+                "uv sync",
+                "yarn install",
+            ];
+            tools.iter().any(|it| command.contains(it))
         };
         let at = |is: &dyn Fn(&str, &str) -> bool| {
             let at = instructions.iter().position(|it| {
