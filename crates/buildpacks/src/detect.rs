@@ -40,8 +40,8 @@ pub fn detect(sources: &dyn Sources, settings: &Settings) -> Result<Detected> {
 
 /// What builds these sources; none when that is an own Dockerfile that the settings name.
 pub(crate) fn resolve(facts: &Facts<'_, '_>, settings: &Settings) -> Result<Option<Found>> {
-    let said = settings.completed(facts.tree, &[])?;
-    if said.dockerfile().is_some() {
+    let completed = settings.completed(facts.tree, &[])?;
+    if completed.dockerfile().is_some() {
         return Ok(None);
     }
     choose(facts).map(Some)

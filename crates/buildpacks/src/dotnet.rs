@@ -170,11 +170,11 @@ fn sdk(context: &BuildContext<'_>) -> Result<Option<Version>> {
 
 /// The file that is started.
 fn library(context: &BuildContext<'_>, project: &str, text: &str) -> Result<String> {
-    let said = context
+    let configured = context
         .settings
         .text(&["finalDllName"])?
         .map(|(_, name)| name);
-    let named = said.or_else(|| {
+    let named = configured.or_else(|| {
         element(text, "AssemblyName")
             .filter(|name| !name.contains('$'))
             .map(str::to_owned)

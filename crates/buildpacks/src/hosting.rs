@@ -27,9 +27,8 @@ impl Hosting {
     pub(crate) fn read(tree: &Tree<'_>) -> Result<Self> {
         if let Some(text) = tree.glance(VERCEL, MAX_BYTES)? {
             let file: Value = serde_json::from_str(&text).unwrap_or_default();
-            let said = Self::of_vercel(&file);
-            if said.is_some() {
-                return Ok(said.unwrap_or_default());
+            if let Some(declared) = Self::of_vercel(&file) {
+                return Ok(declared);
             }
         }
         if let Some(text) = tree.glance(NETLIFY, MAX_BYTES)? {
@@ -88,12 +87,12 @@ mod tests {
     fn read(files: &[(&str, &str)]) -> (String, String, String) {
         let file = |(path, text): &(&str, &str)| ((*path).to_owned(), text.as_bytes().to_vec());
         let sources: BTreeMap<_, _> = files.iter().map(file).collect();
-        let said = Hosting::read(&Tree::new(&sources)).unwrap();
-        let shown = said.build.map(|command| command.shown());
+        let declared = Hosting::read(&Tree::new(&sources)).unwrap();
+        let shown = declared.build.map(|command| command.shown());
         (
-            said.file.to_owned(),
+            declared.file.to_owned(),
             shown.unwrap_or_default(),
-            said.output.unwrap_or_default(),
+            declared.output.unwrap_or_default(),
         )
     }
 
@@ -107,18 +106,21 @@ mod tests {
             NETLIFY,
             "[build]\ncommand = \"hugo --minify\"\npublish = \"/public\"\n",
         );
-        let said = |file: &str, build: &str, output: &str| {
+        let declared = |file: &str, build: &str, output: &str| {
             (file.to_owned(), build.to_owned(), output.to_owned())
         };
         assert_eq!(
             read(&[vercel, netlify]),
-            said(VERCEL, "npm run docs", "site")
+            declared(VERCEL, "npm run docs", "site")
         );
-        assert_eq!(read(&[netlify]), said(NETLIFY, "hugo --minify", "public"));
+        assert_eq!(
+            read(&[netlify]),
+            declared(NETLIFY, "hugo --minify", "public")
+        );
         let rewrites = (VERCEL, r#"{"rewrites": []}"#);
         assert_eq!(
             read(&[rewrites, netlify]),
-            said(NETLIFY, "hugo --minify", "public")
+            declared(NETLIFY, "hugo --minify", "public")
         );
         for nothing in [
             (VERCEL, "{"),
@@ -128,7 +130,7 @@ mod tests {
             (NETLIFY, "[build]\npublish = \".\"\ncommand = \"# none\""),
             (NETLIFY, "["),
         ] {
-            assert_eq!(read(&[nothing]), said("", "", ""), "{nothing:?}");
+            assert_eq!(read(&[nothing]), declared("", "", ""), "{nothing:?}");
         }
     }
 }

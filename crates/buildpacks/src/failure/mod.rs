@@ -94,29 +94,29 @@ impl FailedBuild<'_> {
         if let Some(known) = known {
             return known.replace("{memory}", &self.memory.to_string());
         }
-        let said = self.error_line();
-        let said = said.map(|line| format!(": {}", quoted(line)));
-        let said = said.unwrap_or_default();
+        let error = self.error_line();
+        let error = error.map(|line| format!(": {}", quoted(line)));
+        let error = error.unwrap_or_default();
         let command = match &action {
             Action::Command(command) => quoted(command),
             Action::Ours(what) => {
                 return format!(
-                    "the step to {what} failed with exit code {code}{said}; a base image of one's own may lack what it needs: look at docker.images"
+                    "the step to {what} failed with exit code {code}{error}; a base image of one's own may lack what it needs: look at docker.images"
                 );
             }
         };
         if code == EXIT_NOT_FOUND {
             return format!(
-                "`{command}` needs a program that is not in the image{said}; add it to the dependencies, or to platformConfig.packages"
+                "`{command}` needs a program that is not in the image{error}; add it to the dependencies, or to platformConfig.packages"
             );
         }
         if INSTALLS.iter().any(|begin| command.starts_with(begin)) {
             return format!(
-                "the dependencies could not be installed: `{command}` failed with exit code {code}{said}; run the same command in an empty copy of the project, and deploy again when it succeeds"
+                "the dependencies could not be installed: `{command}` failed with exit code {code}{error}; run the same command in an empty copy of the project, and deploy again when it succeeds"
             );
         }
         format!(
-            "`{command}` failed with exit code {code}{said}; correct that, and deploy again when the same command succeeds on your machine"
+            "`{command}` failed with exit code {code}{error}; correct that, and deploy again when the same command succeeds on your machine"
         )
     }
 

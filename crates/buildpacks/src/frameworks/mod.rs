@@ -72,16 +72,16 @@ pub(crate) struct Site {
     /// Where it is; the likely folder first. `*/.x/y` is the folder `.x/y` wherever the sources have `.x`.
     pub(crate) folders: &'static [&'static str],
     /// Configurations that name the folder instead.
-    pub(crate) said_in: &'static [Place],
+    pub(crate) configured_in: &'static [ConfigField],
     /// Whether it is an application that shows `index.html` for paths without a file.
     pub(crate) spa: bool,
 }
 
-/// Where a configuration says something.
+/// A field of a configuration file.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum ConfigField {
     /// A field that is plainly there, in the first of these files.
-    Field(&'static [&'static str], &'static str),
+    Named(&'static [&'static str], &'static str),
     /// `outputPath` in `angular.json`.
     Angular,
 }
@@ -134,7 +134,7 @@ pub(crate) struct PythonFile {
 
 pub(crate) const SITE: Site = Site {
     folders: &["dist"],
-    said_in: &[],
+    configured_in: &[],
     spa: false,
 };
 pub(crate) const SERVER: Server = Server {

@@ -117,7 +117,7 @@ pub(super) const PLAIN: &[Framework] = &[
             scripts: &["build", "build:prod", "generate"],
             output: site(Site {
                 folders: &[],
-                said_in: super::sites::CONFIGS,
+                configured_in: super::sites::CONFIGS,
                 spa: true,
             }),
             ..VARIANT

@@ -1,7 +1,8 @@
 //! Tools that build static sites with Node.js.
 
 use super::{
-    FRAMEWORK, Framework, Output, Place, SITE, Sign, Site, Start, VARIANT, Variant, server, site,
+    ConfigField, FRAMEWORK, Framework, Output, SITE, Sign, Site, Start, VARIANT, Variant, server,
+    site,
 };
 use estrade_model::platform::Platform;
 
@@ -15,9 +16,9 @@ pub(super) const VITE_CONFIG: &[&str] = &[
 ];
 const VUE_CONFIG: &[&str] = &["vue.config.js", "vue.config.cjs", "vue.config.mjs"];
 /// What names the folder of a build that nobody knows.
-pub(super) const CONFIGS: &[Place] = &[
-    Place::Field(VITE_CONFIG, "outDir"),
-    Place::Field(VUE_CONFIG, "outputDir"),
+pub(super) const CONFIGS: &[ConfigField] = &[
+    ConfigField::Named(VITE_CONFIG, "outDir"),
+    ConfigField::Named(VUE_CONFIG, "outputDir"),
 ];
 const ELEVENTY_CONFIG: &[&str] = &[
     "eleventy.config.js",
@@ -45,7 +46,7 @@ const VITE: Variant = Variant {
     build: &["vite", "build"],
     output: site(Site {
         folders: &["dist"],
-        said_in: &[Place::Field(VITE_CONFIG, "outDir")],
+        configured_in: &[ConfigField::Named(VITE_CONFIG, "outDir")],
         spa: true,
     }),
     ..VARIANT
@@ -62,7 +63,7 @@ const ANGULAR: Variant = Variant {
     ignored: &[".angular", "dist"],
     output: site(Site {
         folders: &["dist"],
-        said_in: &[Place::Angular],
+        configured_in: &[ConfigField::Angular],
         spa: true,
     }),
     ..VARIANT
@@ -162,7 +163,7 @@ pub(super) const FRONT_ENDS: &[Framework] = &[
             build: &["vue-cli-service", "build"],
             output: site(Site {
                 folders: &["dist"],
-                said_in: &[Place::Field(VUE_CONFIG, "outputDir")],
+                configured_in: &[ConfigField::Named(VUE_CONFIG, "outputDir")],
                 spa: true,
             }),
             ..VARIANT
@@ -193,7 +194,7 @@ pub(super) const FRONT_ENDS: &[Framework] = &[
             ignored: &["_site"],
             output: site(Site {
                 folders: &["_site"],
-                said_in: &[Place::Field(ELEVENTY_CONFIG, "output")],
+                configured_in: &[ConfigField::Named(ELEVENTY_CONFIG, "output")],
                 spa: false,
             }),
             ..VARIANT

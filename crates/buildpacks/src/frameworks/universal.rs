@@ -249,7 +249,7 @@ pub(super) const FRAMEWORKS: &[Framework] = &[
             },
             Variant {
                 output: site(Site {
-                    said_in: &[super::Place::Field(ASTRO_CONFIG, "outDir")],
+                    configured_in: &[super::ConfigField::Named(ASTRO_CONFIG, "outDir")],
                     ..SITE
                 }),
                 ..ASTRO

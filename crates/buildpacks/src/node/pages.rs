@@ -3,7 +3,7 @@
 use super::{Project, Rest};
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
-use crate::frameworks::{Facts, Found, Place, VARIANT, Variant, refuse_several, site_for};
+use crate::frameworks::{ConfigField, Facts, Found, VARIANT, Variant, refuse_several, site_for};
 use crate::javascript::plain_value;
 use crate::package::FILE;
 use crate::sources::Tree;
@@ -129,8 +129,8 @@ fn folders(
         return Ok((angular(&context.tree)?, "angular.json"));
     }
     let known = found.and_then(|found| found.site());
-    for place in known.map_or(&[][..], |site| site.said_in) {
-        if let Some(folders) = said(&context.tree, place)? {
+    for field in known.map_or(&[][..], |site| site.configured_in) {
+        if let Some(folders) = configured_folders(&context.tree, field)? {
             return Ok((folders, "the configuration of the build"));
         }
     }
@@ -152,16 +152,16 @@ fn folders(
 }
 
 /// The folder that a configuration names.
-fn said(tree: &Tree<'_>, place: &Place) -> Result<Option<Vec<String>>> {
-    let (files, field) = match *place {
-        Place::Angular => return angular(tree).map(Some),
-        Place::Field(files, field) => (files, field),
+fn configured_folders(tree: &Tree<'_>, field: &ConfigField) -> Result<Option<Vec<String>>> {
+    let (files, name) = match *field {
+        ConfigField::Angular => return angular(tree).map(Some),
+        ConfigField::Named(files, name) => (files, name),
     };
     let Some(file) = tree.first(files) else {
         return Ok(None);
     };
     let text = tree.text(file)?.unwrap_or_default();
-    let folder = plain_value(&text, field).and_then(|folder| inner_folder(&folder));
+    let folder = plain_value(&text, name).and_then(|folder| inner_folder(&folder));
     Ok(folder.map(|folder| vec![folder]))
 }
 
