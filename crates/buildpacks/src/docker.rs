@@ -1,6 +1,6 @@
 //! Platform `docker`: the user's own Dockerfile, as it is, on images that everybody may use.
 
-use crate::bases;
+use crate::bases::{self, Reading};
 use crate::build_plan::{BuildPlan, Dockerfile, Outcome};
 use crate::context::BuildContext;
 use crate::error::{Result, refused};
@@ -27,7 +27,10 @@ pub(crate) fn plan(mut context: BuildContext<'_>) -> Result<BuildPlan> {
     context.note(format!("built as {path} says"));
     let port = context.settings.port(context.platform);
     let text = context.tree.text(&path)?.unwrap_or_default();
-    let bases = bases::check(&path, &text, context.settings.build_args())?;
+    let Reading { bases, notes } = bases::check(&path, &text, context.settings.build_args())?;
+    for note in notes {
+        context.note(format!("{path}: {note}"));
+    }
     let exposed = exposed(&text);
     if let Some(other) = exposed.filter(|exposed| *exposed != port) {
         context.note(format!(

@@ -8,6 +8,7 @@
 //! The engine also downloads what `ADD` names by a URL, from the network of its machine, where services listen that
 //! are nobody else's business. So `ADD` takes files of the sources only.
 
+mod buildkit;
 mod lines;
 mod options;
 mod reader;
@@ -20,14 +21,15 @@ pub use triggers::check_triggers;
 
 use crate::error::Result;
 use crate::settings::BuildArg;
+pub(crate) use reader::Reading;
 
 /// Finds out what a user's Dockerfile builds on; refuses one that could take files out of somebody else's image, or
 /// from the network of the engine's machine.
-pub(crate) fn check(path: &str, text: &str, args: &[BuildArg]) -> Result<Bases> {
+pub(crate) fn check(path: &str, text: &str, args: &[BuildArg]) -> Result<Reading> {
     reader::read_bases(path, text, args, false)
 }
 
 /// The same for one that was made here, on images that the operator may have named in any way.
 pub(crate) fn check_own(path: &str, text: &str) -> Result<Bases> {
-    reader::read_bases(path, text, &[], true)
+    Ok(reader::read_bases(path, text, &[], true)?.bases)
 }

@@ -1,70 +1,94 @@
 //! Options and sources of `COPY`, `ADD` and `RUN`: where files may come from.
 
+use super::buildkit::{Meaning, meaning};
 use crate::error::{Result, refused};
 use crate::instructions::{Instruction, words};
 use estrade_model::built_image::{is_built, without_registry};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What `COPY` and `ADD` can be told, besides where from.
-const OPTIONS: [&str; 8] = [
-    "chown",
-    "chmod",
-    "link",
-    "parents",
-    "exclude",
-    "checksum",
-    "keep-git-dir",
-    "unpack",
-];
+/// What an instruction is told before its arguments begin.
+#[derive(Debug)]
+pub(super) struct Options {
+    /// The instruction without the options that are left out.
+    pub(super) line: Instruction,
+    /// Where the name of an image is in it that files are copied from.
+    pub(super) image: Option<Range<usize>>,
+    /// What the log says of those that are left out.
+    pub(super) notes: Vec<&'static str>,
+}
 
 /// Looks at what an instruction is told before its arguments begin, and at what `ADD` adds; `stages` are those that are
-/// complete. Returns where the name of an image is that files are copied from.
+/// complete.
 pub(super) fn check_options(
     path: &str,
     line: &Instruction,
     stages: &[String],
     trusted: bool,
-) -> Result<Option<Range<usize>>> {
-    let keyword = line.keyword;
-    if !matches!(keyword, "COPY" | "ADD" | "RUN") {
-        return Ok(None);
-    }
+) -> Result<Options> {
+    let (line, notes) = leave_out(path, line)?;
     let mut image = None;
     let mut named = false;
     let mut at = 0;
-    for word in words(&line.rest).take_while(|word| word.starts_with("--")) {
+    for word in options(&line) {
+        at += line.rest[at..].find(word).unwrap_or(0) + word.len();
+        let Some(from) = word.strip_prefix("--from") else {
+            continue;
+        };
+        if std::mem::replace(&mut named, true) {
+            let keyword = line.keyword;
+            return Err(refused(path, format!("{keyword} {word}: is there twice")));
+        }
+        let from = from.strip_prefix('=').unwrap_or(from);
+        if is_image(path, from, stages, trusted)? {
+            image = Some(at - from.len()..at);
+        }
+    }
+    if line.keyword == "ADD" {
+        check_added(path, &line.rest[at..])?;
+    }
+    Ok(Options { line, image, notes })
+}
+
+/// The words of an instruction that are options.
+fn options(line: &Instruction) -> impl Iterator<Item = &str> {
+    let may_have = matches!(line.keyword, "COPY" | "ADD" | "RUN");
+    words(&line.rest).take_while(move |word| may_have && word.starts_with("--"))
+}
+
+/// The instruction with those options only that every engine knows, and what the log says of the others.
+fn leave_out(path: &str, line: &Instruction) -> Result<(Instruction, Vec<&'static str>)> {
+    let keyword = line.keyword;
+    let (mut kept, mut notes) = (Vec::new(), Vec::new());
+    let (mut count, mut at) = (0, 0);
+    for word in options(line) {
         let wrong = |why: &str| refused(path, format!("{keyword} {word}: {why}"));
+        count += 1;
         at += line.rest[at..].find(word).unwrap_or(0) + word.len();
         // Engines read options byte by byte: 0x85 and 0xA0 in the encoding of another letter end one there.
         if !word.bytes().all(|byte| byte.is_ascii_graphic()) || word.contains(['\\', '"', '\'']) {
             return Err(wrong("write it in ASCII, without quotes and backslashes"));
         }
         let (name, value) = word[2..].split_once('=').unwrap_or((&word[2..], ""));
-        match name {
-            "from" if std::mem::replace(&mut named, true) => {
-                return Err(wrong("is there twice"));
-            }
-            "from" => {
-                if is_image(path, value, stages, trusted)? {
-                    image = Some(at - value.len()..at);
-                }
-            }
-            "mount" if keyword == "RUN" => {
-                let parts = value.split(',').filter_map(|part| part.split_once('='));
-                for (_, from) in parts.filter(|(key, _)| key.eq_ignore_ascii_case("from")) {
-                    is_image(path, from, stages, trusted)?;
-                }
-            }
-            "network" | "security" if keyword == "RUN" => {}
-            _ if keyword != "RUN" && OPTIONS.contains(&name) => {}
-            _ => return Err(wrong("is not known")),
+        if keyword != "RUN" && matches!(name, "from" | "chown") {
+            kept.push(word);
+            continue;
+        }
+        match meaning(keyword, name, value) {
+            Meaning::LeftOut(note) => notes.extend(note),
+            Meaning::Refused(why) => return Err(wrong(why)),
         }
     }
-    if keyword == "ADD" {
-        check_added(path, &line.rest[at..])?;
+    if kept.len() == count {
+        return Ok((line.clone(), notes));
     }
-    Ok(image)
+    let rest = line.rest[at..].trim_start_matches([' ', '\t']);
+    if rest.is_empty() {
+        return Err(refused(path, format!("{keyword}: needs arguments")));
+    }
+    kept.push(rest);
+    let rest = kept.join(" ");
+    Ok((Instruction { keyword, rest }, notes))
 }
 
 /// Whether files are copied from an image, not from a stage.

@@ -1,7 +1,7 @@
 //! Reading the instructions of a Dockerfile: its arguments, stages and the images that they begin with.
 
 use super::lines::{Bases, Line};
-use super::options::{check_options, is_name_char, is_word_char, require_named};
+use super::options::{Options, check_options, is_name_char, is_word_char, require_named};
 use super::triggers::check_trigger;
 use crate::error::{Result, refused};
 use crate::instructions::{Instruction, read_all, words};
@@ -11,22 +11,33 @@ use std::collections::HashMap;
 /// The empty image, which is nobody's.
 const SCRATCH: &str = "scratch";
 
+/// What a Dockerfile builds on.
+pub(crate) struct Reading {
+    pub(crate) bases: Bases,
+    /// What is left out of it, for the log.
+    pub(crate) notes: Vec<&'static str>,
+}
+
 pub(super) fn read_bases(
     path: &str,
     text: &str,
     args: &[BuildArg],
     trusted: bool,
-) -> Result<Bases> {
+) -> Result<Reading> {
     let mut reader = Reader {
         path,
         args,
         trusted,
         global: HashMap::new(),
         stages: Vec::new(),
+        notes: Vec::new(),
     };
     let lines = read_all(path, text)?;
     let lines: Result<Vec<_>> = lines.iter().map(|line| reader.read(line)).collect();
-    Ok(Bases { lines: lines? })
+    Ok(Reading {
+        bases: Bases { lines: lines? },
+        notes: reader.notes,
+    })
 }
 
 struct Reader<'d> {
@@ -38,30 +49,43 @@ struct Reader<'d> {
     global: HashMap<String, Option<String>>,
     /// Names of stages so far, the one that is being built last.
     stages: Vec<String>,
+    /// What is left out, each once.
+    notes: Vec<&'static str>,
 }
 
 impl Reader<'_> {
     fn read(&mut self, line: &Instruction) -> Result<Line> {
         match line.keyword {
-            "ARG" if self.stages.is_empty() => self.arguments(&line.rest)?,
-            "FROM" => return self.from(&line.rest),
+            "ARG" if self.stages.is_empty() => {
+                self.arguments(&line.rest)?;
+                Ok(Line::Other(line.to_string()))
+            }
+            "FROM" => self.from(&line.rest),
+            // A later stage may begin with this one.
             "ONBUILD" => {
-                // A later stage may begin with this one.
-                let (inner, from) = check_trigger(self.path, &line.rest)?;
-                if let Some(at) = from {
-                    return Ok(Line::copied("ONBUILD ", &inner, at));
-                }
+                let checked = check_trigger(self.path, &line.rest)?;
+                Ok(self.written("ONBUILD ", checked))
             }
             _ => {
                 // A stage can be named once it is complete.
                 let complete = self.stages.len().saturating_sub(1);
                 let stages = &self.stages[..complete];
-                if let Some(at) = check_options(self.path, line, stages, self.trusted)? {
-                    return Ok(Line::copied("", line, at));
-                }
+                let checked = check_options(self.path, line, stages, self.trusted)?;
+                Ok(self.written("", checked))
             }
         }
-        Ok(Line::Other(line.to_string()))
+    }
+
+    fn written(&mut self, before: &str, checked: Options) -> Line {
+        for note in checked.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        match checked.image {
+            Some(at) => Line::copied(before, &checked.line, at),
+            None => Line::Other(format!("{before}{}", checked.line)),
+        }
     }
 
     fn arguments(&mut self, rest: &str) -> Result<()> {

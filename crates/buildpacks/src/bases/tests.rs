@@ -26,7 +26,7 @@ COPY --from=build /a /b
 COPY --chown=1:1 --from=tools:1  /a tools:1
 ONBUILD COPY --from=tools:1 /c /d
 FROM build";
-    let bases = check("Dockerfile", text, &[]).unwrap();
+    let bases = check("Dockerfile", text, &[]).unwrap().bases;
     let base = |name, begins_stage| Base { name, begins_stage };
     assert_eq!(
         bases.images(),
@@ -59,6 +59,97 @@ ONBUILD COPY --from=sha256:cc /c /d
 FROM build
 "
     );
+}
+
+#[test]
+fn options_of_buildkit_are_left_out_where_they_make_no_difference() {
+    let text = "FROM a:1 AS one
+RUN --mount=type=cache,target=/root/.npm \\
+    --mount=type=cache,id=b,target=/b,sharing=locked  npm ci  --x
+RUN --network=default [\"make\", \"--mount=type=secret\"]
+COPY --link --chown=1:1 --from=tools:1 --link=true  /a tools:1
+ADD --link=false . .
+ONBUILD RUN --mount=type=cache,target=/x make
+ONBUILD COPY --link --from=tools:1 /c /d
+FROM one
+COPY --from=one --link /a /b
+RUN echo --mount=type=secret";
+    let read = check("Dockerfile", text, &[]).unwrap();
+    assert_eq!(read.notes.len(), 2, "{:?}", read.notes);
+    assert!(read.notes[0].contains("type=cache") && read.notes[1].contains("--link"));
+    let ids = [("a:1", "sha256:aa"), ("tools:1", "sha256:cc")];
+    let ids = ids.map(|(name, id)| (name.to_owned(), id.to_owned()));
+    assert_eq!(
+        read.bases.pin(&ids.into(), "of=me"),
+        "FROM sha256:aa AS one
+LABEL of=me
+RUN npm ci  --x
+RUN [\"make\", \"--mount=type=secret\"]
+COPY --chown=1:1 --from=sha256:cc /a tools:1
+ADD . .
+ONBUILD RUN make
+ONBUILD COPY --from=sha256:cc /c /d
+FROM one
+COPY --from=one /a /b
+RUN echo --mount=type=secret
+"
+    );
+    // What is left out of an image cannot be, because the engine reads it there.
+    let refusal = |trigger: &str| {
+        let refused = check_triggers("base:1", &[trigger.to_owned()]).unwrap_err();
+        refused.to_string()
+    };
+    let wrong = refusal("RUN --mount=type=cache,target=/x make");
+    assert!(wrong.contains("`RUN --mount=type=cache`"), "{wrong}");
+    assert!(refusal("COPY --link . /app").contains("`--link`"));
+}
+
+#[test]
+fn options_of_buildkit_that_do_more_are_refused_in_our_words() {
+    for bad in [
+        "RUN --network=host curl http://127.0.0.1",
+        "run --network=HOST true",
+        "RUN --network=none true",
+        "RUN --network true",
+        "RUN --network=default --network=host true",
+        "RUN --network=\"default\" true",
+        "RUN --NETWORK=host true",
+        "RUN --network=host [\"true\"]",
+        "RUN --security=insecure true",
+        "RUN --security=sandbox [\"true\"]",
+        "RUN --mount=type=cache,target=/a --mount=type=secret,id=b true",
+        "RUN --mount=type=cache,target=/a --security=insecure true",
+        "RUN --mount=type=cache,target=/a",
+        "RUN --mount=type=\"cache\",target=/a true",
+        "RUN --mo\\unt=type=ssh true",
+        "RUN --mount=type=cache,target=/a,type=ssh true",
+        "RUN --mount=type=cache,from=ea8a,target=/a true",
+        "RUN --mount=type=tmpfs,target=/a true",
+        "RUN --mount=target=/a true",
+        "RUN --mount=type=cache\u{85},target=/a true",
+        "RUN --device=gpu true",
+        "RUN -- true",
+        "COPY --chmod=755 a /b",
+        "COPY --link --chmod=755 a /b",
+        "COPY --link=maybe a /b",
+        "COPY --Link a /b",
+        "COPY --parents a /b",
+        "ADD --exclude=x . /b",
+        "ADD --link http://127.0.0.1/x /b",
+        "COPY --link --from=ea8a /a /b",
+    ] {
+        for text in [
+            format!("FROM a:1\n{bad}"),
+            format!("FROM a:1\nONBUILD {bad}"),
+            format!("FROM a:1\nonbuild \\\n # why\n {bad}"),
+        ] {
+            assert!(!ok(&text, &json!([])), "{text}");
+        }
+        assert!(
+            check_triggers("evil:1", &[bad.to_owned()]).is_err(),
+            "{bad}"
+        );
+    }
 }
 
 #[test]

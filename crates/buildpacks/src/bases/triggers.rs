@@ -1,26 +1,30 @@
 //! What an image does when somebody builds on it (`ONBUILD`).
 
-use super::options::check_options;
+use super::options::{Options, check_options};
 use crate::error::{Result, refused};
 use crate::instructions::Instruction;
-use std::ops::Range;
 
 /// Refuses an image that takes files out of somebody else's, or from the network of the engine's machine, when it is
 /// built on. Returns the names of images that it copies from.
 pub fn check_triggers(image: &str, triggers: &[String]) -> Result<Vec<String>> {
     let mut images = Vec::new();
     for trigger in triggers {
-        let (inner, from) = check_trigger(image, trigger)?;
-        images.extend(from.map(|at| inner.rest[at].to_owned()));
+        let checked = check_trigger(image, trigger)?;
+        // The engine reads them from the image.
+        if let Some(note) = checked.notes.first() {
+            let (option, _) = note.split_once(" is ").unwrap_or((note, ""));
+            return Err(refused(
+                image,
+                format!("its ONBUILD has {option}, which needs BuildKit; use an image without it"),
+            ));
+        }
+        images.extend(checked.image.map(|at| checked.line.rest[at].to_owned()));
     }
     Ok(images)
 }
 
-/// An instruction for those who build on an image, and where the name of an image is that it copies from.
-pub(super) fn check_trigger(
-    path: &str,
-    trigger: &str,
-) -> Result<(Instruction, Option<Range<usize>>)> {
+/// An instruction for those who build on an image.
+pub(super) fn check_trigger(path: &str, trigger: &str) -> Result<Options> {
     let inner = Instruction::read(path, trigger)?;
     if matches!(inner.keyword, "FROM" | "ONBUILD") {
         let keyword = inner.keyword;
@@ -30,6 +34,5 @@ pub(super) fn check_trigger(
         ));
     }
     // Who is built on does not know the stages of the others.
-    let from = check_options(path, &inner, &[], false)?;
-    Ok((inner, from))
+    check_options(path, &inner, &[], false)
 }

@@ -249,7 +249,10 @@ fn settings_that_make_no_sense_are_named() {
 #[test]
 fn an_own_dockerfile_is_taken_as_it_is() {
     let sources = files(&[
-        ("Dockerfile", "FROM app\nEXPOSE 3000\n"),
+        (
+            "Dockerfile",
+            "FROM app\nEXPOSE 3000\nRUN --mount=type=cache,target=/x make\n",
+        ),
         ("deploy/App.Dockerfile", "FROM base\nEXPOSE 8080\n"),
         (".dockerignore", "*\n!src\n"),
         ("package.json", "{}"),
@@ -282,6 +285,12 @@ fn an_own_dockerfile_is_taken_as_it_is() {
         plan.notes
             .iter()
             .any(|note| note.contains("exposes port 3000")),
+        "{:?}",
+        plan.notes
+    );
+    let left_out = "Dockerfile: `RUN --mount=type=cache` is left out: ";
+    assert!(
+        plan.notes.iter().any(|note| note.starts_with(left_out)),
         "{:?}",
         plan.notes
     );

@@ -16,6 +16,8 @@ RUN echo 'estrade:x:10001:10001::/home/estrade:/bin/sh' >> /etc/passwd && echo '
 WORKDIR /app
 ENV NODE_ENV=production
 ENV PATH=/app/node_modules/.bin:$PATH
+ENV PROTOCOL_HEADER=x-forwarded-proto
+ENV HOST_HEADER=host
 COPY --from=build --chown=10001:10001 /app/node_modules ./node_modules
 COPY --from=build --chown=10001:10001 /out ./
 ENV PORT=3000
