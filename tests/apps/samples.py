@@ -287,6 +287,12 @@ BROKEN = {
         {"estrade.json": '{"auto": {"outputDir": "public_html"}}'},
         'the build wrote no index.html to public_html, but there is one in _site; set platformConfig.outputDir to "_site" if that is the site',
     ),
+    "secret-mount": Broken(
+        "koa",
+        {"Dockerfile": "FROM node:22-slim\nRUN --mount=type=secret,id=npm npm ci\n"},
+        "Dockerfile: RUN --mount=type=secret,id=npm: builds get no secrets; fetch what needs one before you deploy, or name "
+        "it in build.args if everybody with the image may know it",
+    ),
     "no-start-script": Broken(
         "fastify",
         {
