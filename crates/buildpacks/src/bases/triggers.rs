@@ -11,11 +11,13 @@ pub fn check_triggers(image: &str, triggers: &[String]) -> Result<Vec<String>> {
     for trigger in triggers {
         let checked = check_trigger(image, trigger)?;
         // The engine reads them from the image.
-        if let Some(note) = checked.notes.first() {
-            let (option, _) = note.split_once(" is ").unwrap_or((note, ""));
+        if checked.line != Instruction::read(image, trigger)? {
+            let keyword = checked.line.keyword;
             return Err(refused(
                 image,
-                format!("its ONBUILD has {option}, which needs BuildKit; use an image without it"),
+                format!(
+                    "its ONBUILD {keyword} has options that need BuildKit; use an image without them"
+                ),
             ));
         }
         images.extend(checked.image.map(|at| checked.line.rest[at].to_owned()));
