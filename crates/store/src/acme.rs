@@ -39,7 +39,7 @@ pub struct NewChallenge {
     pub token: String,
     /// The host that it checks.
     pub host: HostName,
-    pub answer: String,
+    pub response: String,
     pub expires_at: Timestamp,
 }
 
@@ -51,7 +51,7 @@ pub async fn insert_challenge(tx: &mut Tx, new: &NewChallenge) -> Result<(), Sto
     )
     .bind(&new.token)
     .bind(new.host.as_str())
-    .bind(&new.answer)
+    .bind(&new.response)
     .bind(new.expires_at)
     .execute()
     .await

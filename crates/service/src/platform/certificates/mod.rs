@@ -2,21 +2,19 @@
 //!
 //! [`Acme`] gives the edge the certificate of a host, and the responses to ACME challenges. For a host
 //! of the installation without a certificate, the [`worker`] of one node orders one; the other nodes
-//! are notified by the change feed.
+//! are notified by the change feed. The protocol itself is the crate `acme`.
 
-mod material;
-mod order;
+mod order_store;
 mod worker;
 
 use crate::{Core, Result};
+use estrade_acme::{AcmeClient, AcmeServer, Material, challenge_certificate};
 use estrade_model::Timestamp;
 use estrade_model::domain::HostName;
 use estrade_model::error::error_chain;
 use estrade_model::sync::{MutexExt, RwLockExt};
 use estrade_store::{Change, ChangeKind, StoreError, acme, certificates, domains, projects};
 use futures_util::future::BoxFuture;
-use instant_acme::Account;
-use material::Material;
 use quick_cache::sync::Cache;
 use rustls::sign::CertifiedKey;
 use std::collections::HashSet;
@@ -26,9 +24,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::Notify;
 use tokio::task::JoinError;
 use tokio::time::{Instant, timeout_at};
+
+pub use estrade_acme::Challenge;
 
 /// Certificates that are kept ready to be shown.
 const MAX_READY: usize = 4096;
@@ -41,15 +41,6 @@ const MAX_WANTED: usize = 1000;
 const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Hosts that are read at once.
 const PAGE: u32 = 1000;
-
-/// How a host is proved to an ACME server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Challenge {
-    /// By a page on port 80.
-    Http01,
-    /// By a certificate on port 443.
-    TlsAlpn01,
-}
 
 /// Configuration of ACME.
 #[derive(Debug, Clone)]
@@ -69,10 +60,11 @@ pub struct AcmeSettings {
 /// Certificates from an ACME server.
 pub struct Acme {
     core: Arc<Core>,
-    settings: AcmeSettings,
+    client: AcmeClient,
+    /// Most orders within an hour.
+    orders_per_hour: u32,
     /// The runtime for database queries: the edge's threads have runtimes of their own.
     runtime: Handle,
-    account: OnceCell<Account>,
     /// Every host that has a certificate.
     certified: RwLock<HashSet<HostName>>,
     /// Set when `certified` is to be read again.
@@ -89,7 +81,7 @@ pub struct Acme {
 impl fmt::Debug for Acme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acme")
-            .field("directory", &self.settings.directory)
+            .field("directory", &self.client.directory())
             .finish_non_exhaustive()
     }
 }
@@ -99,9 +91,16 @@ impl Acme {
     /// database was opened on, and let [`Acme::run`] run there too.
     pub fn open(core: Arc<Core>, settings: AcmeSettings) -> BoxFuture<'static, Result<Arc<Self>>> {
         Box::pin(async move {
+            let server = AcmeServer {
+                directory: settings.directory,
+                email: settings.email,
+                ca_file: settings.ca_file,
+                challenges: settings.challenges,
+            };
             let acme = Arc::new(Self {
+                client: AcmeClient::new(server),
+                orders_per_hour: settings.orders_per_hour,
                 runtime: Handle::current(),
-                account: OnceCell::new(),
                 certified: RwLock::default(),
                 outdated: AtomicBool::new(false),
                 ready: Cache::new(MAX_READY),
@@ -109,7 +108,6 @@ impl Acme {
                 wanted: Mutex::default(),
                 work: Notify::new(),
                 issued: Notify::new(),
-                settings,
                 core,
             });
             // Listening begins before the first look, so that nothing falls in between.
@@ -222,7 +220,7 @@ impl Acme {
         let (db, now, name) = (self.core.db.clone(), self.core.now(), host.clone());
         let query = async move { acme::response_for_host(&db, &name, now).await };
         let response = read_response(self.runtime.spawn(query).await)?;
-        match material::challenge(&host, &response) {
+        match challenge_certificate(&host, &response) {
             Ok(certified) => Some(Arc::new(certified)),
             Err(error) => {
                 tracing::error!(error, "cannot make a certificate for a challenge");
@@ -251,7 +249,7 @@ impl Acme {
         let Some(row) = certificates::read_certificate(&self.core.db, host).await? else {
             return Ok(None);
         };
-        let material = Arc::new(Material::open(&self.core, &row)?);
+        let material = Arc::new(self.open_material(&row)?);
         if material.not_after <= self.core.now() {
             return Ok(None);
         }

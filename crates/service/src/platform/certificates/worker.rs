@@ -2,10 +2,10 @@
 //! are to be renewed.
 
 use super::Acme;
-use super::order::OrderError;
 use crate::jobs::Job;
 use crate::watch::Watch;
 use crate::{Error, Result};
+use estrade_acme::OrderError;
 use estrade_model::domain::HostName;
 use estrade_model::error::error_chain;
 use estrade_store::ChangeKind;
@@ -133,7 +133,7 @@ impl Acme {
         }
         let (host, now) = (host.clone(), self.core.now());
         let (since, until) = (now.before(Duration::from_hours(1)), now.after(LEASE));
-        let most = u64::from(self.settings.orders_per_hour);
+        let most = u64::from(self.orders_per_hour);
         self.core
             .db
             .transact(move |tx| {

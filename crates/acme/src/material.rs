@@ -1,10 +1,8 @@
 //! Certificates and keys in the forms that they are made, kept and shown in.
 
-use crate::{Core, Error, Result};
 use aws_lc_rs::digest::{SHA256, digest};
 use estrade_model::Timestamp;
 use estrade_model::domain::HostName;
-use estrade_store::certificates::CertificateRow;
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -15,23 +13,17 @@ use std::sync::Arc;
 use x509_cert::der::Decode;
 
 /// A certificate that is ready to be shown.
-pub(super) struct Material {
-    pub(super) certified: Arc<CertifiedKey>,
-    pub(super) not_before: Timestamp,
-    pub(super) not_after: Timestamp,
+pub struct Material {
+    pub certified: Arc<CertifiedKey>,
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
 }
 
 impl Material {
-    /// From what is in the database.
-    pub(super) fn open(core: &Core, row: &CertificateRow) -> Result<Self> {
-        let key = core.master.open(&purpose(&row.host), &row.sealed)?;
-        Self::new(&row.chain, &key).map_err(Error::internal)
-    }
-
     /// From a chain in PEM and a key in DER; an error when they do not belong together.
-    pub(super) fn new(chain: &str, key: &[u8]) -> std::result::Result<Self, String> {
+    pub fn new(chain: &str, key: &[u8]) -> Result<Self, String> {
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes())
-            .collect::<std::result::Result<Vec<_>, _>>()
+            .collect::<Result<Vec<_>, _>>()
             .map_err(|error| format!("the chain is not valid PEM: {error}"))?;
         let first = chain.first().ok_or("the chain is empty")?;
         let parsed = x509_cert::Certificate::from_der(first)
@@ -50,27 +42,19 @@ impl Material {
     }
 }
 
-/// What a host's key is sealed for.
-pub(super) fn purpose(host: &HostName) -> String {
-    format!("certificate {host}")
-}
-
 /// A new key, and the request for a certificate for it.
-pub(super) fn request(host: &HostName) -> std::result::Result<(KeyPair, Vec<u8>), rcgen::Error> {
+pub(crate) fn request(host: &HostName) -> Result<(KeyPair, Vec<u8>), rcgen::Error> {
     let key = KeyPair::generate()?;
     let request = params(host)?.serialize_request(&key)?;
     Ok((key, request.der().to_vec()))
 }
 
 /// The certificate of a TLS-ALPN-01 challenge (RFC 8737).
-pub(super) fn challenge(
-    host: &HostName,
-    answer: &str,
-) -> std::result::Result<CertifiedKey, String> {
+pub fn challenge_certificate(host: &HostName, response: &str) -> Result<CertifiedKey, String> {
     let make = || {
         let key = KeyPair::generate()?;
         let mut params = params(host)?;
-        let hash = digest(&SHA256, answer.as_bytes());
+        let hash = digest(&SHA256, response.as_bytes());
         params.custom_extensions = vec![CustomExtension::new_acme_identifier(hash.as_ref())];
         let cert = params.self_signed(&key)?;
         Ok((cert.der().clone(), key.serialize_der()))
@@ -82,16 +66,13 @@ pub(super) fn challenge(
     Ok(CertifiedKey::new(vec![cert], key))
 }
 
-fn params(host: &HostName) -> std::result::Result<CertificateParams, rcgen::Error> {
+fn params(host: &HostName) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new([host.to_string()])?;
     params.distinguished_name = DistinguishedName::new();
     Ok(params)
 }
 
-fn certified(
-    chain: Vec<CertificateDer<'static>>,
-    key: &[u8],
-) -> std::result::Result<CertifiedKey, String> {
+fn certified(chain: Vec<CertificateDer<'static>>, key: &[u8]) -> Result<CertifiedKey, String> {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.to_vec()));
     CertifiedKey::from_der(chain, key, &default_provider())
         .map_err(|error| format!("the certificate and its key do not fit: {error}"))
