@@ -10,7 +10,6 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use estrade_model::error::error_chain;
 use estrade_model::secret::Secret;
 use futures_util::future::try_join_all;
-use rustls_platform_verifier::ConfigVerifierExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
@@ -41,10 +40,9 @@ pub(crate) struct Postgres {
 impl Postgres {
     pub(crate) async fn connect(url: &Secret) -> Result<Self, StoreError> {
         let config = parse_url(url.expose())?;
-        let tls = MakeRustlsConnect::new(
-            rustls::ClientConfig::with_platform_verifier()
-                .map_err(|error| StoreError::Unavailable(error.into()))?,
-        );
+        let tls = estrade_tls::client_config(Vec::new());
+        let tls = tls.map_err(|error| StoreError::Unavailable(error.into()))?;
+        let tls = MakeRustlsConnect::new(tls);
         let recycling = ManagerConfig {
             recycling_method: RecyclingMethod::Fast,
         };

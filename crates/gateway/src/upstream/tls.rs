@@ -1,6 +1,6 @@
 //! TLS connectors to providers: the system's trust store, and a provider's own `ca_file`.
 
-use estrade_http1::client::tls_config;
+use estrade_tls::client_config;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::collections::HashMap;
@@ -32,7 +32,8 @@ fn connector(certificates: &[u8]) -> Result<TlsConnector, String> {
     if extra.is_empty() && !certificates.is_empty() {
         return Err("its ca_file has no certificate in it".to_owned());
     }
-    let mut config = tls_config(extra).map_err(|error| format!("cannot prepare TLS: {error}"))?;
+    let mut config =
+        client_config(extra).map_err(|error| format!("cannot prepare TLS: {error}"))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -10,7 +10,6 @@ mod connection;
 mod pool;
 mod request;
 mod response_head;
-mod tls;
 
 pub use connection::{Connection, connect};
 pub use pool::Pool;
@@ -19,4 +18,3 @@ pub use response_head::{
     MAX_HEAD_BYTES, MAX_HEADERS, MalformedResponse, ResponseContext, ResponseHead, list_items,
     parse_response_head,
 };
-pub use tls::tls_config;

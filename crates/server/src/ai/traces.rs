@@ -6,7 +6,6 @@
 use axum::http::{HeaderMap, HeaderValue, Request, Uri, header};
 use bytes::Bytes;
 use estrade_gateway::{Trace, TraceSink};
-use estrade_http1::client::tls_config;
 use estrade_model::call::{Call, Operation};
 use estrade_model::error::error_chain;
 use http_body_util::{BodyExt, Full, Limited};
@@ -71,7 +70,6 @@ impl TraceSink for SpanQueue {
     }
 }
 
-/// Sends spans.
 pub(crate) struct Exporter {
     receiver: mpsc::Receiver<(Trace, Box<Call>)>,
     dropped: Arc<AtomicU64>,
@@ -84,7 +82,7 @@ pub(crate) struct Exporter {
 pub(crate) fn open(options: TraceOptions) -> io::Result<(SpanQueue, Exporter)> {
     let (sender, receiver) = mpsc::channel(MAX_QUEUED_SPANS);
     let dropped = Arc::new(AtomicU64::new(0));
-    let tls = tls_config(Vec::new()).map_err(io::Error::other)?;
+    let tls = estrade_tls::client_config(Vec::new()).map_err(io::Error::other)?;
     let connector = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http()

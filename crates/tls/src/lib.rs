@@ -1,4 +1,4 @@
-//! TLS configuration of HTTP clients.
+//! TLS configuration of clients: of providers, collectors and PostgreSQL.
 
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 ///
 /// The crypto provider is named here, not taken from the process: nothing depends on which crate installs a default
 /// first.
-pub fn tls_config(
+pub fn client_config(
     extra_roots: Vec<CertificateDer<'static>>,
 ) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
