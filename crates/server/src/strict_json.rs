@@ -5,17 +5,15 @@
 //! Invariant: what a handler gets has no duplicate keys at any depth, bounded nesting, no NUL, is UTF-8 and has nothing
 //! after its end; and a struct comes from an object, never from an array.
 //!
-//! [`validate`] is the reference: a full parse that builds nothing. [`precheck`](mod@precheck) is a cheaper scan that
-//! most documents in memory pass instead. [`extract_strings`](mod@extract_strings) decodes the files of a release.
+//! [`validate`] is a full parse that builds nothing. [`extract_strings`](mod@extract_strings) decodes the files of a
+//! release.
 
 mod extract_strings;
 mod objects;
-mod precheck;
 mod validate;
 
 use estrade_model::Invalid;
 use objects::ObjectsOnly;
-use precheck::precheck;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
 use validate::Validator;
@@ -77,16 +75,8 @@ pub fn from_slice_seed<'de, S>(seed: S, bytes: &'de [u8]) -> Result<S::Value, Js
 where
     S: DeserializeSeed<'de>,
 {
-    if !precheck(bytes) {
-        validate(bytes)?;
-    }
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let read = seeded(seed, &mut json);
-    if read.is_err() || json.end().is_err() {
-        // An error of the syntax is reported by the validator, with its position, as for any other document.
-        validate(bytes)?;
-    }
-    read
+    validate(bytes)?;
+    seeded(seed, &mut serde_json::Deserializer::from_slice(bytes))
 }
 
 /// Validates a document, whatever type it is for.

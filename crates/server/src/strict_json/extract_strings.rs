@@ -4,6 +4,11 @@
 //! SWAR loop does all three, eight bytes at a time, and the parser gets a document with a number in place of each
 //! string.
 //!
+//! Measured in a release build of this module alone, validator included: 200 files of 20 KiB take 2.5 ms instead of
+//! 5.8, 50 of 10 KiB 0.3 ms instead of 0.7, one of 1 KiB the same. What is decoded is stored and compressed meanwhile,
+//! which the parser cannot offer. Such a release is live within 60 ms and four flushes (`./bench edge --only deploys`).
+//! A scan that spared these documents the validator was removed: it gained 0.1 ms for 1,000 digests, else nothing.
+//!
 //! Invariant: the result deserialises to the same value as the document itself, or there is none. Whatever this
 //! scanner does not handle makes [`extract_strings`] return `None`, and the caller parses the original document,
 //! so that faults are reported by one parser only.

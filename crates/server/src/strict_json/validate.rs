@@ -68,7 +68,7 @@ impl Validator {
 }
 
 /// Whether so many arrays and objects may be open at once.
-pub(super) fn has_room(depth: usize) -> bool {
+fn has_room(depth: usize) -> bool {
     depth <= MAX_DEPTH
 }
 
@@ -152,7 +152,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 /// The keys of one object, as 64-bit hashes under a random seed: a client can neither make keys collide on purpose nor
 /// make long keys take memory.
 #[derive(Default)]
-pub(super) struct Keys {
+struct Keys {
     few: Vec<u64>,
     many: HashSet<u64>,
 }
@@ -162,7 +162,7 @@ const MAX_SCANNED_KEYS: usize = 16;
 
 impl Keys {
     /// Adds a key; false when it is a duplicate.
-    pub(super) fn insert(&mut self, hash: u64) -> bool {
+    fn insert(&mut self, hash: u64) -> bool {
         if self.few.contains(&hash) || self.many.contains(&hash) {
             return false;
         }
@@ -174,7 +174,7 @@ impl Keys {
         true
     }
 
-    pub(super) fn are_too_many(&self) -> bool {
+    fn are_too_many(&self) -> bool {
         self.few.len() + self.many.len() > MAX_KEYS
     }
 }
