@@ -27,7 +27,7 @@ pub(crate) struct CallAccount {
     pub(crate) auth: AuthContext,
     /// None once it is closed.
     call: Option<Call>,
-    ticket: BudgetReservation,
+    reservation: BudgetReservation,
     /// What was taken from the buckets: the request, and its tokens.
     request: Option<RateLimitCharge>,
     tokens: Option<RateLimitCharge>,
@@ -107,7 +107,7 @@ impl CallAccount {
             accounting,
             auth,
             call: Some(call),
-            ticket: BudgetReservation::NONE,
+            reservation: BudgetReservation::NONE,
             request: None,
             tokens: None,
             started,
@@ -138,7 +138,7 @@ impl CallAccount {
             accounting: Arc::clone(&self.accounting),
             auth: self.auth.clone(),
             call: self.call.take(),
-            ticket: self.ticket,
+            reservation: self.reservation,
             request: self.request.take(),
             tokens: self.tokens.take(),
             started: self.started,
@@ -166,7 +166,7 @@ impl CallAccount {
 
     /// Whether it is paid from a budget.
     fn has_budget(&self) -> bool {
-        self.ticket.key_slice.is_some() || self.ticket.workspace_slice.is_some()
+        self.reservation.key_slice.is_some() || self.reservation.workspace_slice.is_some()
     }
 
     /// Whether an attempt may be billed in full, so that there is nothing reserved for another one.
@@ -199,8 +199,8 @@ impl CallAccount {
     }
 
     /// What was set aside.
-    pub(crate) fn set_ticket(&mut self, ticket: BudgetReservation) {
-        self.ticket = ticket;
+    pub(crate) fn set_reservation(&mut self, reservation: BudgetReservation) {
+        self.reservation = reservation;
     }
 
     /// The call is refused by a later check: it does not count as a request.
@@ -229,7 +229,7 @@ impl CallAccount {
             let at_once = target.upstream.on_disconnect == OnDisconnect::CancelAndChargeReserved;
             cancel.store(at_once, Ordering::Relaxed);
         }
-        if self.ticket.row_state != RowState::Absent {
+        if self.reservation.row_state != RowState::Absent {
             return;
         }
         let Some(snapshot) = self.snapshot() else {
@@ -349,7 +349,7 @@ impl CallAccount {
         let may_bill = ending.unsettled && ending.price.is_some_and(|price| price != Price::FREE);
         if (may_bill || self.unsettled) && self.has_budget() {
             call.estimated = true;
-            call.cost = call.cost.max(self.ticket.reserved);
+            call.cost = call.cost.max(self.reservation.reserved);
         }
         call.latency_us = micros(took);
         call.ttfb_us = self
@@ -368,10 +368,10 @@ impl CallAccount {
         if let (Some(trace), Some(tracing)) = (self.trace, &self.accounting.tracing) {
             tracing.sink.call_ended(trace, &call);
         }
-        let hold = self.accounting.ledger.close(self.ticket, call);
+        let durability_wait = self.accounting.ledger.close(self.reservation, call);
         // Only now: a crash in between would lose the call.
         self.in_flight_guard = None;
-        hold
+        durability_wait
     }
 }
 

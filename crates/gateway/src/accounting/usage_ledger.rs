@@ -21,5 +21,6 @@ pub trait UsageLedger: Send + Sync + 'static {
     /// In strict mode it returns a future to await before the client sees the end of the response: whether the
     /// call is on disk, which is known after a bounded time. It may be dropped when the client has
     /// disconnected: the call is written all the same.
-    fn close(&self, ticket: BudgetReservation, call: Call) -> Option<BoxFuture<'static, bool>>;
+    fn close(&self, reservation: BudgetReservation, call: Call)
+    -> Option<BoxFuture<'static, bool>>;
 }

@@ -244,7 +244,7 @@ impl WorkerState {
             }
             Ok(Outcome::Complete(whole)) => {
                 let on_disk = match account.close(&whole.ending) {
-                    Some(hold) => hold.await,
+                    Some(wait) => wait.await,
                     None => true,
                 };
                 if on_disk {
@@ -258,11 +258,11 @@ impl WorkerState {
             }
             Err(error) => {
                 let status = error.status.as_u16();
-                if let Some(hold) = account.close(&CallEnd {
+                if let Some(wait) = account.close(&CallEnd {
                     status,
                     ..CallEnd::default()
                 }) {
-                    hold.await;
+                    wait.await;
                 }
                 error.into_response()
             }
@@ -409,17 +409,19 @@ impl WorkerState {
             .ledger
             .admit(&account.auth, &call_estimate)
         {
-            Admission::Ready(ticket) => Ok((ticket, now)),
+            Admission::Ready(reservation) => Ok((reservation, now)),
             Admission::Wait(waiting) => {
                 // A client that disconnects during the wait may leave a reservation behind.
-                account.set_ticket(BudgetReservation::UNCONFIRMED);
-                waiting.await.map(|ticket| (ticket, Instant::now()))
+                account.set_reservation(BudgetReservation::UNCONFIRMED);
+                waiting
+                    .await
+                    .map(|reservation| (reservation, Instant::now()))
             }
             Admission::Refused(refused) => Err(refused),
         };
         match outcome {
-            Ok((ticket, now)) => {
-                account.set_ticket(ticket);
+            Ok((reservation, now)) => {
+                account.set_reservation(reservation);
                 Ok(now)
             }
             Err(refused) => {

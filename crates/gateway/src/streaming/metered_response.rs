@@ -60,7 +60,7 @@ pub(crate) struct MeteredResponse {
     /// Output that is ready to be sent.
     out: VecDeque<Bytes>,
     /// Strict mode: resolves when the call is on disk; `out` waits for it.
-    hold: DurabilityWait,
+    durability_wait: DurabilityWait,
     passed: u64,
     /// When the provider last sent something…
     last_upstream_byte: Instant,
@@ -99,7 +99,7 @@ impl MeteredResponse {
             content,
             redactor: KeyRedactor::default(),
             out: VecDeque::new(),
-            hold: None,
+            durability_wait: None,
             passed: 0,
             last_upstream_byte: now,
             last_client_write: now,
@@ -130,7 +130,7 @@ impl MeteredResponse {
     ) -> Option<Poll<Part>> {
         let may_match_template =
             matches!(&self.content, Content::Events(events) if events.may_match_template());
-        if !may_match_template || self.hold.is_some() || !self.out.is_empty() {
+        if !may_match_template || self.durability_wait.is_some() || !self.out.is_empty() {
             return None;
         }
         let connection = self.connection.as_mut().filter(|it| it.is_before_chunk())?;
@@ -185,9 +185,9 @@ impl MeteredResponse {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         for _ in 0..MAX_STEPS {
-            if let Some(hold) = &mut self.hold {
-                let on_disk = ready!(hold.as_mut().poll(cx));
-                self.hold = None;
+            if let Some(wait) = &mut self.durability_wait {
+                let on_disk = ready!(wait.as_mut().poll(cx));
+                self.durability_wait = None;
                 if !on_disk {
                     self.withhold();
                 }
@@ -400,7 +400,7 @@ impl MeteredResponse {
             self.target.health.succeeded(self.last_upstream_byte);
             self.target.measured(first_byte, since, tokens, estimated);
         }
-        self.hold = self.account.close(&CallEnd {
+        self.durability_wait = self.account.close(&CallEnd {
             status: self.status,
             partial,
             estimated,
@@ -441,7 +441,7 @@ impl MeteredResponse {
     pub(crate) fn has_ended(&self) -> bool {
         self.connection.is_none()
             && self.out.is_empty()
-            && self.hold.is_none()
+            && self.durability_wait.is_none()
             && self.broken.is_none()
     }
 

@@ -16,8 +16,8 @@ const WINDOW: usize = 20;
 /// …within this time.
 const WINDOW_SPAN: Duration = Duration::from_secs(30);
 /// Time from opening to the first probe. It doubles with each probe that fails.
-const MIN_PAUSE: Duration = Duration::from_secs(5);
-const MAX_PAUSE: Duration = Duration::from_mins(1);
+const MIN_PROBE_DELAY: Duration = Duration::from_secs(5);
+const MAX_PROBE_DELAY: Duration = Duration::from_mins(1);
 /// At most one failure is logged in this time.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 /// Older measurements are ignored.
@@ -153,7 +153,7 @@ impl Health {
         let mut notice = breaker.notice(now);
         match &mut breaker.open {
             Some(open) if probe => {
-                open.pause = (open.pause * 2).min(MAX_PAUSE);
+                open.pause = (open.pause * 2).min(MAX_PROBE_DELAY);
                 open.probe_at = now + open.pause;
                 open.probing = false;
             }
@@ -161,8 +161,8 @@ impl Health {
                 notice = Notice::Opened;
                 breaker.open = Some(Open {
                     since: now,
-                    probe_at: now + MIN_PAUSE,
-                    pause: MIN_PAUSE,
+                    probe_at: now + MIN_PROBE_DELAY,
+                    pause: MIN_PROBE_DELAY,
                     probing: false,
                 });
             }
@@ -303,15 +303,18 @@ mod tests {
         fail(&health, now);
         assert_eq!(health.state(now), State::Open(now));
         assert!(health.acquire(now, false).is_none());
-        let due = now + MIN_PAUSE;
+        let due = now + MIN_PROBE_DELAY;
         assert_eq!(health.state(due), State::Due);
         let probe = health.acquire(due, false).unwrap();
         assert!(health.acquire(due, false).is_none(), "a second probe");
         drop(probe);
         assert_eq!(health.state(due), State::Due, "the prober left");
         health.acquire(due, false).unwrap().failed(due);
-        assert!(matches!(health.state(due + MIN_PAUSE), State::Open(_)));
-        let due = due + 2 * MIN_PAUSE;
+        assert!(matches!(
+            health.state(due + MIN_PROBE_DELAY),
+            State::Open(_)
+        ));
+        let due = due + 2 * MIN_PROBE_DELAY;
         assert_eq!(health.state(due), State::Due, "the pause has doubled");
         health.acquire(due, false).unwrap().succeeded(due);
         assert_eq!(health.state(due), State::Closed);
@@ -335,7 +338,7 @@ mod tests {
         let (health, mut now) = (Health::new(), Instant::now());
         (0..5).for_each(|_| fail(&health, now));
         for _ in 0..10 {
-            now += MAX_PAUSE;
+            now += MAX_PROBE_DELAY;
             assert_eq!(health.state(now), State::Due);
             health.acquire(now, false).unwrap().failed(now);
         }

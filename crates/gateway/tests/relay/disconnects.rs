@@ -177,9 +177,9 @@ async fn what_does_not_end_in_time_costs_what_was_reserved() {
     for _ in 0..2 {
         hang_up_within(&gateway, &chat(STREAM)).await;
     }
-    for (ticket, call) in gateway.ledger.wait(4).await {
-        assert!(call.cost >= ticket.reserved, "{call:?}");
-        assert!(ticket.reserved > cost(0, 900), "{ticket:?}");
+    for (reservation, call) in gateway.ledger.wait(4).await {
+        assert!(call.cost >= reservation.reserved, "{call:?}");
+        assert!(reservation.reserved > cost(0, 900), "{reservation:?}");
         assert!(call.partial && call.estimated);
     }
     assert!(provider.wait_for_open(0).await, "it is let go");
@@ -196,7 +196,7 @@ async fn a_provider_can_be_cancelled_at_once() {
         if number == 0 {
             return vec![Action::AwaitClose];
         }
-        // Whoever is gone is noticed when something is sent.
+        // A client that is gone is noticed when something is sent.
         let mut acts = vec![stream_head()];
         for _ in 0..50 {
             acts.extend([event("a"), Action::Sleep(Duration::from_millis(20))]);
@@ -215,8 +215,8 @@ async fn a_provider_can_be_cancelled_at_once() {
     gateway.ledger.budgets.store(true, Ordering::Relaxed);
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
     hang_up_within(&gateway, &chat(STREAM)).await;
-    for (ticket, call) in gateway.ledger.wait(2).await {
-        assert_eq!(call.cost, ticket.reserved, "{call:?}");
+    for (reservation, call) in gateway.ledger.wait(2).await {
+        assert_eq!(call.cost, reservation.reserved, "{call:?}");
     }
     assert!(provider.wait_for_open(0).await);
 }
@@ -248,7 +248,7 @@ async fn what_is_read_on_ends_with_its_worker() {
     let call = gateway.ledger.only().await;
     assert_eq!(call.cost, gateway.ledger.max_cost());
     assert!(provider.wait_for_open(0).await);
-    // Whoever leaves from now on is charged at once.
+    // A client that leaves from now on is charged at once.
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
     let call = gateway.ledger.wait(2).await.remove(1).1;
     assert_eq!(call.cost, gateway.ledger.max_cost());

@@ -222,8 +222,8 @@ async fn who_closes_everything_is_not_waited_for_without_end() {
         until("it is asked", || provider.count() == asked).await;
         wire.0.get_mut().shutdown().await.unwrap();
         let started = Instant::now();
-        let (ticket, call) = gateway.ledger.wait(asked).await.remove(asked - 1);
-        assert_eq!((call.status, call.cost), (499, ticket.reserved));
+        let (reservation, call) = gateway.ledger.wait(asked).await.remove(asked - 1);
+        assert_eq!((call.status, call.cost), (499, reservation.reserved));
         started.elapsed()
     };
     let took = hang_up(1).await;
@@ -261,7 +261,7 @@ async fn a_request_that_is_not_ordinary_goes_on_with_the_framework() {
     // It stays there.
     wire.write(&gateway.caller().raw_chat(&body)).await;
     assert_eq!(wire.response().await.status, 200);
-    // Who waits to be asked for the body is asked.
+    // A client that expects `100 Continue` gets it.
     let mut wire = Wire::open(&gateway).await;
     let length = body.len();
     wire.write(&format!(

@@ -44,9 +44,9 @@ async fn requests_per_minute_are_counted_and_said() {
         (&limit["of"], &limit["name"], &limit["value"]),
         (&"key".into(), &"requests".into(), &"2".into())
     );
-    let (ticket, call) = gateway.ledger.wait(3).await.remove(2);
+    let (reservation, call) = gateway.ledger.wait(3).await.remove(2);
     assert_eq!(
-        (ticket, call.status, call.cost.nanos(), call.attempts),
+        (reservation, call.status, call.cost.nanos(), call.attempts),
         (BudgetReservation::NONE, 429, 0, 0)
     );
     assert_eq!(refused.header("x-estrade-call"), call.id.to_string());
@@ -132,9 +132,8 @@ async fn a_spent_budget_is_said_with_its_amount_and_reset() {
     );
     assert!(provider.requests().is_empty());
     let rows = gateway.ledger.wait(4).await;
-    assert!(
-        rows.iter()
-            .all(|(ticket, call)| *ticket == BudgetReservation::UNCONFIRMED
-                && call.cost.nanos() == 0)
-    );
+    assert!(rows.iter().all(
+        |(reservation, call)| *reservation == BudgetReservation::UNCONFIRMED
+            && call.cost.nanos() == 0
+    ));
 }

@@ -1,7 +1,7 @@
 //! Answers that come as a whole: passed on, metered, kept, made up.
 
 use crate::support::{
-    KEY, MODEL, SECRET, TICKET, TestGateway, chat, chat_response, error_code, provider_at,
+    KEY, MODEL, RESERVATION, SECRET, TestGateway, chat, chat_response, error_code, provider_at,
 };
 use estrade_mock_upstream::{Action, MockUpstream, json, send};
 use estrade_model::provider::Preference;
@@ -63,8 +63,8 @@ async fn a_call_is_passed_on_and_metered() {
         assert!(!asked.head.contains(never), "{}", asked.head);
     }
 
-    let (ticket, call) = gateway.ledger.wait(1).await.remove(0);
-    assert_eq!(ticket, TICKET);
+    let (reservation, call) = gateway.ledger.wait(1).await.remove(0);
+    assert_eq!(reservation, RESERVATION);
     assert_eq!(response.header("x-estrade-call"), call.id.to_string());
     assert_eq!(
         (call.status, call.attempts, &*call.model, &*call.provider),

@@ -392,7 +392,11 @@ impl UsageLedger for ServiceLedger {
         self.ledger.notify_in_flight();
     }
 
-    fn close(&self, ticket: BudgetReservation, call: Call) -> Option<BoxFuture<'static, bool>> {
-        self.ledger.close(ticket, call)
+    fn close(
+        &self,
+        reservation: BudgetReservation,
+        call: Call,
+    ) -> Option<BoxFuture<'static, bool>> {
+        self.ledger.close(reservation, call)
     }
 }

@@ -99,8 +99,8 @@ pub(crate) struct RecordingLedger {
     pub(crate) durable: Mutex<Option<Arc<Notify>>>,
 }
 
-/// The ticket of every call that was let in.
-pub(crate) const TICKET: BudgetReservation = BudgetReservation {
+/// The reservation of every call that was let in.
+pub(crate) const RESERVATION: BudgetReservation = BudgetReservation {
     row_state: RowState::Open,
     ..BudgetReservation::NONE
 };
@@ -116,9 +116,9 @@ impl UsageLedger for RecordingLedger {
             None if self.budgets.load(Ordering::Relaxed) => Admission::Ready(BudgetReservation {
                 key_slice: Some(Id::from_bytes([7; 12])),
                 reserved: estimate.max_cost,
-                ..TICKET
+                ..RESERVATION
             }),
-            None => Admission::Ready(TICKET),
+            None => Admission::Ready(RESERVATION),
         }
     }
 
@@ -126,8 +126,12 @@ impl UsageLedger for RecordingLedger {
         self.gone_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn close(&self, ticket: BudgetReservation, call: Call) -> Option<BoxFuture<'static, bool>> {
-        self.closed.lock().unwrap().push((ticket, call));
+    fn close(
+        &self,
+        reservation: BudgetReservation,
+        call: Call,
+    ) -> Option<BoxFuture<'static, bool>> {
+        self.closed.lock().unwrap().push((reservation, call));
         self.changed.notify_waiters();
         let durable = self.durable.lock().unwrap().clone()?;
         let on_disk = !self.full.load(Ordering::Relaxed);
