@@ -4,7 +4,7 @@ use estrade_gateway::Gateway;
 use estrade_model::Invalid;
 use estrade_model::error::error_chain;
 use estrade_model::provider::Provider;
-use estrade_service::watch::Watch;
+use estrade_service::change_subscription::ChangeSubscription;
 use estrade_service::{Core, ai::providers};
 use estrade_store::ChangeKind;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl ProviderSync {
 
     /// Follows changes of this server and others until `stop`.
     pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
-        let mut watch = Watch::start(&self.core.db);
+        let mut watch = ChangeSubscription::start(&self.core.db);
         loop {
             self.refresh().await;
             let received = watch.any_changed(&[ChangeKind::Provider]);

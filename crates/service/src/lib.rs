@@ -7,6 +7,7 @@
 
 pub mod ai;
 pub mod bootstrap;
+pub mod change_subscription;
 pub mod core;
 pub mod error;
 mod first_start;
@@ -27,7 +28,6 @@ mod services;
 pub mod settings;
 mod state_cache;
 pub mod status;
-pub mod watch;
 pub mod write_probe;
 
 pub use core::Core;

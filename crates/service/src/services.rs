@@ -4,6 +4,7 @@
 
 use crate::ai::key_check::KeyCheck;
 use crate::ai::usage::{self, Ledger};
+use crate::change_subscription::ChangeSubscription;
 use crate::idempotency::Idempotency;
 use crate::identity::credentials::AccountTokens;
 use crate::identity::login::Logins;
@@ -16,7 +17,6 @@ use crate::platform::disks::ResizeSlot;
 use crate::platform::releases::EagerCompressor;
 use crate::platform::traffic::TrafficRecorder;
 use crate::publisher::PublisherSlot;
-use crate::watch::Watch;
 use crate::write_probe::WriteProbe;
 use crate::{Caller, Core, Credential, Error, Result};
 use estrade_store::{ChangeKind, Db};
@@ -97,7 +97,7 @@ impl Services {
     /// Returns when the caller's credential has ended; for streams, in which nothing may happen for long.
     pub async fn credential_ended(&self, db: &Db, caller: &Caller) {
         // Before the first look: a change in between is not missed.
-        let mut watch = Watch::start(db);
+        let mut watch = ChangeSubscription::start(db);
         // A database that is away for a moment is no reason to hang up.
         while !matches!(self.check_again(caller).await, Err(Error::Unauthenticated)) {
             let changed = watch.any_changed(CREDENTIAL_CHANGES);

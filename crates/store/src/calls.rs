@@ -161,7 +161,7 @@ pub async fn close_in_flight(tx: &mut Tx, calls: &[Call]) -> Result<usize, Store
 /// Undoes that another server closed a call whose own server was not dead after all; false when it
 /// was its own that did.
 async fn reopen(tx: &mut Tx, call: &Call) -> Result<bool, StoreError> {
-    let left: Option<Left> = tx
+    let left: Option<UnclosedCall> = tx
         .query(concat!(
             "SELECT ",
             columns!(),
@@ -190,7 +190,7 @@ async fn reopen(tx: &mut Tx, call: &Call) -> Result<bool, StoreError> {
 ///
 /// They keep the server and the slices that they are of, so that [`reopen`] knows them.
 pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<usize, StoreError> {
-    let left: Vec<Left> = tx
+    let left: Vec<UnclosedCall> = tx
         .query(concat!(
             "SELECT ",
             columns!(),
@@ -316,12 +316,12 @@ impl Record for Call {
     }
 }
 
-struct Left {
+struct UnclosedCall {
     call: Call,
     slices: Slices,
 }
 
-impl Record for Left {
+impl Record for UnclosedCall {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             call: Call::from_row(row)?,

@@ -309,7 +309,7 @@ pub async fn advance_release(
 
 /// How a release ended.
 #[derive(Debug)]
-pub struct Ending<'e> {
+pub struct FinishedRelease<'e> {
     /// The terminal state.
     pub state: ReleaseState,
     pub at: Timestamp,
@@ -325,9 +325,9 @@ pub async fn finish_release(
     id: ReleaseId,
     from: ReleaseState,
     lease: Option<&str>,
-    ending: &Ending<'_>,
+    finished: &FinishedRelease<'_>,
 ) -> Result<Option<MovedRow>, StoreError> {
-    let (reason, message) = ending.failure.unzip();
+    let (reason, message) = finished.failure.unzip();
     tx.query(
         "UPDATE releases SET state = $3, finished_at = $4, fail_reason = $5, fail_message = $6,
              lease_owner = NULL, lease_until = 0, version = version + 1
@@ -336,8 +336,8 @@ pub async fn finish_release(
     )
     .bind(id)
     .bind(from.as_str())
-    .bind(ending.state.as_str())
-    .bind(ending.at)
+    .bind(finished.state.as_str())
+    .bind(finished.at)
     .bind(reason)
     .bind(message)
     .bind(lease)

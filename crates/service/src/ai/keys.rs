@@ -1,7 +1,7 @@
 //! AI keys: made, listed, changed, rotated, deleted. Checking them is in [`crate::ai::key_check`].
 
 use crate::ai::workspaces::Resolver;
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::Operation;
 use crate::keyring::Audience;
 use crate::{Core, Error, Result, Scope};
@@ -48,7 +48,7 @@ pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Ke
         limits: limits.clone(),
     };
     let (name, cache) = (new.name.clone(), row.cache);
-    let note = Note::creation(scope, Action::CreateKey, id, now).about(name.as_str());
+    let note = PendingEntry::creation(scope, Action::CreateKey, id, now).about(name.as_str());
     let job = Arc::new((row, new.workspaces, resolver, note));
     let workspaces = permission
         .transact(core, move |tx| {
@@ -144,7 +144,7 @@ pub async fn update_key(
     let permission = scope.require(Operation::WriteAi, Role::Developer)?;
     let (now, owner) = (core.now(), permission.owner());
     let resolver = Resolver::new(core, scope, update.workspaces.as_ref())?;
-    let note = Note::new(core, scope, Action::UpdateKey, id)?;
+    let note = PendingEntry::new(core, scope, Action::UpdateKey, id)?;
     let job = Arc::new((update, resolver, if_match, note));
     permission
         .transact(core, move |tx| {
@@ -172,7 +172,7 @@ pub async fn update_key(
 }
 
 /// The audit entry of an update; switching a key on or off has an action of its own.
-fn noted(note: Note, before: &Key, after: &Key, update: &UpdateKey) -> Note {
+fn noted(note: PendingEntry, before: &Key, after: &Key, update: &UpdateKey) -> PendingEntry {
     let (old, new) = (&before.limits, &after.limits);
     let changes = [
         ("name", before.name != after.name),
@@ -253,7 +253,7 @@ pub async fn delete_key(
 ) -> Result<()> {
     let permission = scope.require(Operation::WriteAi, Role::Developer)?;
     let (now, owner) = (core.now(), permission.owner());
-    let note = Note::new(core, scope, Action::DeleteKey, id)?;
+    let note = PendingEntry::new(core, scope, Action::DeleteKey, id)?;
     let job = Arc::new((if_match, note));
     permission
         .transact(core, move |tx| {
@@ -284,7 +284,7 @@ pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> 
         .sign(Audience::Inference, id, now, expires_at)?;
     let secret_hash = signed.secret_hash;
     let old_until = now.after(Duration::from_secs(grace.0.into()));
-    let note = Arc::new(Note::new(core, scope, Action::RotateKey, id)?);
+    let note = Arc::new(PendingEntry::new(core, scope, Action::RotateKey, id)?);
     permission
         .transact(core, move |tx| {
             let note = Arc::clone(&note);
@@ -295,7 +295,7 @@ pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> 
                     return Err(Error::conflict("changed", message));
                 }
                 keys::rotate_key(tx, id, secret_hash, expires_at, old_until).await?;
-                let note = Note::clone(&note).about(row.key.name.as_str());
+                let note = PendingEntry::clone(&note).about(row.key.name.as_str());
                 note.write(tx).await?;
                 Ok(tx.changed(ChangeKind::Key, id, now).await?)
             })

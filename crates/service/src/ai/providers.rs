@@ -1,6 +1,6 @@
 //! Providers of models that administrators keep in the database, besides those of the configuration.
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::Invalid;
 use estrade_model::audit::Action;
@@ -170,7 +170,7 @@ pub async fn create_provider(
     };
     let made = row.provider.clone();
     check_usable(check, made.clone(), key)?;
-    let note = Note::of(
+    let note = PendingEntry::of(
         core,
         caller,
         caller.account.cast(),
@@ -218,7 +218,7 @@ pub async fn update_provider(
         Patch::Clear => Patch::Clear,
         Patch::Keep => Patch::Keep,
     };
-    let note = Note::of(
+    let note = PendingEntry::of(
         core,
         caller,
         caller.account.cast(),
@@ -316,7 +316,7 @@ pub async fn delete_provider(
 ) -> Result<()> {
     let permission = caller.require_admin(core)?;
     let now = core.now();
-    let note = Note::of(
+    let note = PendingEntry::of(
         core,
         caller,
         caller.account.cast(),

@@ -22,10 +22,10 @@ pub(crate) struct WorkspaceList {
 /// All lists in use. A list is found by its ids, and is the same only if its names are too: a
 /// workspace may have got another since.
 #[derive(Default)]
-pub(crate) struct WorkspaceLists(Mutex<Known>);
+pub(crate) struct WorkspaceLists(Mutex<SharedLists>);
 
 #[derive(Default)]
-struct Known {
+struct SharedLists {
     lists: HashMap<Bytes, Weak<WorkspaceList>>,
     prune_at: usize,
 }
@@ -52,7 +52,7 @@ impl WorkspaceLists {
     }
 }
 
-impl Known {
+impl SharedLists {
     fn prune(&mut self) {
         if self.lists.len() >= self.prune_at.max(PRUNE_AT) {
             self.lists.retain(|_, list| list.strong_count() > 0);

@@ -1,7 +1,7 @@
 //! Workspaces: what AI keys are for.
 
 use crate::UnknownWorkspace;
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::Operation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::audit::Action;
@@ -84,7 +84,7 @@ pub async fn delete_workspace(
 ) -> Result<()> {
     let permission = scope.require(Operation::WriteAi, Role::Admin)?;
     let (owner, now) = (permission.owner(), core.now());
-    let note = Note::new(core, scope, Action::DeleteWorkspace, id)?;
+    let note = PendingEntry::new(core, scope, Action::DeleteWorkspace, id)?;
     let job = Arc::new((if_match, note));
     permission
         .transact(core, move |tx| {
@@ -129,7 +129,7 @@ pub async fn update_workspace(
 ) -> Result<WorkspaceDetail> {
     let permission = scope.require(Operation::WriteAi, Role::Developer)?;
     let (owner, now) = (permission.owner(), core.now());
-    let note = Note::new(core, scope, Action::UpdateWorkspace, id)?;
+    let note = PendingEntry::new(core, scope, Action::UpdateWorkspace, id)?;
     let job = Arc::new((update, if_match, note));
     permission
         .transact(core, move |tx| {
@@ -203,7 +203,7 @@ async fn insert(
             limit: most,
         });
     }
-    let note = Note::creation(scope, Action::CreateWorkspace, workspace.id, now);
+    let note = PendingEntry::creation(scope, Action::CreateWorkspace, workspace.id, now);
     note.about(&workspace.name).write(tx).await
 }
 

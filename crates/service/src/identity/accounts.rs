@@ -1,6 +1,6 @@
 //! Accounts: made and managed by the administrator, used by logging in.
 
-use crate::audit::{Actor, Note};
+use crate::audit::{Actor, PendingEntry};
 use crate::identity::access::Operation;
 use crate::settings::LOG_RETENTION;
 use crate::{Caller, Core, Error, Result, identity::passwords};
@@ -37,7 +37,7 @@ pub async fn create_account(core: &Core, new: NewAccount) -> Result<AccountId> {
     };
     let id = account.id;
     let actor = Actor::command_line();
-    let note = Note::creation_by(actor, id.cast(), Action::CreateAccount, id, now);
+    let note = PendingEntry::creation_by(actor, id.cast(), Action::CreateAccount, id, now);
     let note = note.about(&account.email);
     core.db
         .transact(move |tx| {
@@ -102,7 +102,7 @@ pub async fn set_password(
     let hash = passwords::hash(password).await?;
     let now = core.now();
     let actor = Actor::command_line();
-    let note = Note::by(actor, account.cast(), Action::SetPassword, account, now)?;
+    let note = PendingEntry::by(actor, account.cast(), Action::SetPassword, account, now)?;
     let note = note.about(email.as_str());
     core.db
         .transact(move |tx| {
@@ -125,7 +125,8 @@ pub async fn change_password(core: &Core, caller: &Caller, password: Secret) -> 
         core.now(),
     );
     let own = account.cast();
-    let note = Note::of(core, caller, own, Action::SetPassword, account)?.about(&caller.email);
+    let note =
+        PendingEntry::of(core, caller, own, Action::SetPassword, account)?.about(&caller.email);
     core.db
         .transact(move |tx| {
             let (hash, note) = (hash.clone(), note.clone());
@@ -173,7 +174,7 @@ pub(crate) async fn replace_password(
 pub async fn rename_account(core: &Core, caller: &Caller, name: Label) -> Result<()> {
     let (account, now) = (caller.require(Operation::WriteAccount)?, core.now());
     let own = account.cast();
-    let note = Note::of(core, caller, own, Action::RenameAccount, account)?;
+    let note = PendingEntry::of(core, caller, own, Action::RenameAccount, account)?;
     let note = note.about(&caller.email).detail(name.as_str());
     core.db
         .transact(move |tx| {
@@ -209,7 +210,7 @@ async fn set_disabled(core: &Core, email: &Email, disabled: bool) -> Result<()> 
     } else {
         Action::EnableAccount
     };
-    let note = Note::by(Actor::command_line(), account.cast(), action, account, now)?;
+    let note = PendingEntry::by(Actor::command_line(), account.cast(), action, account, now)?;
     let note = note.about(email.as_str());
     core.db
         .transact(move |tx| {
@@ -244,7 +245,7 @@ pub async fn create_account_by(
     };
     let id = account.id;
     let actor = Actor::caller(caller);
-    let note = Note::creation_by(actor, id.cast(), Action::CreateAccount, id, now)
+    let note = PendingEntry::creation_by(actor, id.cast(), Action::CreateAccount, id, now)
         .about(&account.email)
         .detail(if admin { "administrator" } else { "" });
     permission
@@ -279,7 +280,7 @@ pub async fn set_disabled_by(
     } else {
         Action::EnableAccount
     };
-    let note = Note::of(core, caller, account.cast(), action, account)?;
+    let note = PendingEntry::of(core, caller, account.cast(), action, account)?;
     permission
         .transact(core, move |tx| {
             let note = note.clone();

@@ -28,7 +28,7 @@ const MAX_FIELD_BYTES: usize = 2048;
 /// The longest detail, in characters.
 const MAX_DETAIL_CHARS: usize = 300;
 
-/// Who makes a change, and from where.
+/// The author of a change, and where it comes from.
 #[derive(Debug, Clone)]
 pub(crate) struct Actor {
     author: Author,
@@ -60,7 +60,7 @@ impl Actor {
         Self { author, origin }
     }
 
-    /// Whoever may run commands on the server.
+    /// An administrator who runs commands on the server.
     pub(crate) fn command_line() -> Self {
         let author = Author {
             account: None,
@@ -77,12 +77,12 @@ impl Actor {
 
 /// An entry to be written with a change.
 #[derive(Debug, Clone)]
-pub(crate) struct Note {
+pub(crate) struct PendingEntry {
     owner: OwnerId,
     entry: AuditEntry,
 }
 
-impl Note {
+impl PendingEntry {
     /// What the owner of a scope will read.
     pub(crate) fn new<K>(
         core: &Core,
@@ -242,7 +242,7 @@ pub(crate) async fn note_refused_sign_in(
 ) -> Result<()> {
     let (id, email) = (account.id, account.email.as_str());
     let actor = Actor::account(id, email, origin);
-    let note = Note::by(actor, id.cast(), Action::RefuseSignIn, id, at)?.about(email);
+    let note = PendingEntry::by(actor, id.cast(), Action::RefuseSignIn, id, at)?.about(email);
     let since = at.before(REFUSALS_WINDOW);
     core.db
         .transact(move |tx| {

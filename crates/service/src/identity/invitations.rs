@@ -1,9 +1,9 @@
 //! Invitations: links with which one account may join a team, once, within a week.
 //!
-//! Whoever makes an invitation has its link, and no mail proves the address that it is for. So only an administrator's
+//! The maker of an invitation has its link, and no mail proves the address that it is for. So only an administrator's
 //! makes the account, unless the configuration trusts every member with that: anyone else could take any address.
 
-use crate::audit::{Actor, Note};
+use crate::audit::{Actor, PendingEntry};
 use crate::identity::access::{Operation, Origin, Scope, require_in_team};
 use crate::identity::accounts::insert_account;
 use crate::identity::passwords;
@@ -49,7 +49,7 @@ pub async fn create_invitation(
         invited_by: caller.account,
     };
     let actor = Actor::caller(caller);
-    let note = Note::creation_by(actor, team.cast(), Action::CreateInvitation, row.id, now)
+    let note = PendingEntry::creation_by(actor, team.cast(), Action::CreateInvitation, row.id, now)
         .about(&row.email)
         .detail(row.role.as_str());
     permission
@@ -106,7 +106,7 @@ pub async fn join_team(core: &Core, caller: &Caller, token: &str) -> Result<Team
                     return Err(already_member());
                 }
                 members::insert_member(tx, grant.team, account, grant.role, now).await?;
-                Note::by(actor, grant.team.cast(), Action::JoinTeam, account, now)?
+                PendingEntry::by(actor, grant.team.cast(), Action::JoinTeam, account, now)?
                     .about(&email)
                     .detail(grant.role.as_str())
                     .write(tx)
@@ -185,20 +185,20 @@ pub async fn join_as_new(
                 let grant = invitations::take_invitation(tx, secret_hash, email, now).await?;
                 let grant = grant.ok_or_else(not_found)?;
                 let inviter = grant.invited_by;
-                // Who invited may be an administrator no more.
+                // The inviter may be an administrator no more.
                 if !trusts_everybody && !accounts::is_admin(tx, inviter).await? {
                     return Err(account_needed());
                 }
                 insert_account(tx, &account, Some(&password), network, now).await?;
                 let inviter = accounts::find_account(tx, inviter).await?;
                 let inviter = inviter.map_or_else(String::new, |inviter| inviter.email);
-                Note::creation_by(actor.clone(), id.cast(), Action::CreateAccount, id, now)
+                PendingEntry::creation_by(actor.clone(), id.cast(), Action::CreateAccount, id, now)
                     .about(email)
                     .detail(format!("invited by {inviter}"))
                     .write(tx)
                     .await?;
                 members::insert_member(tx, grant.team, id, grant.role, now).await?;
-                Note::by(actor, grant.team.cast(), Action::JoinTeam, id, now)?
+                PendingEntry::by(actor, grant.team.cast(), Action::JoinTeam, id, now)?
                     .about(email)
                     .detail(grant.role.as_str())
                     .write(tx)
@@ -231,7 +231,7 @@ pub async fn list_invitations(
 pub async fn delete_invitation(core: &Core, scope: &Scope, id: Id<kind::Invitation>) -> Result<()> {
     let permission = scope.require(Operation::WriteTeams, Role::Admin)?;
     let team = permission.owner().cast();
-    let note = Note::new(core, scope, Action::DeleteInvitation, id)?;
+    let note = PendingEntry::new(core, scope, Action::DeleteInvitation, id)?;
     permission
         .transact(core, move |tx| {
             let note = note.clone();

@@ -4,7 +4,7 @@
 //! keeps one who is not locked out, but for what administrators do to accounts. The rules about the member concerned are checked inside the transaction, so that of two
 //! owners who leave, or demote each other, at the same time only one succeeds.
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::{require_in_team, require_member_to_read};
 use crate::{Caller, Core, Error, Result};
 use estrade_model::audit::Action;
@@ -47,7 +47,7 @@ pub async fn delete_member(
     let leaves = member == caller.account;
     let needed = if leaves { Role::Viewer } else { Role::Admin };
     let permission = require_in_team(core, caller, team, needed).await?;
-    let note = Note::of(core, caller, team.cast(), Action::DeleteMember, member)?;
+    let note = PendingEntry::of(core, caller, team.cast(), Action::DeleteMember, member)?;
     permission
         .transact(core, move |tx| {
             let note = note.clone();
@@ -79,7 +79,7 @@ pub async fn set_role(
 ) -> Result<()> {
     let permission = require_in_team(core, caller, team, Role::Admin).await?;
     caller.require_recent(core)?;
-    let note = Note::of(core, caller, team.cast(), Action::SetRole, member)?;
+    let note = PendingEntry::of(core, caller, team.cast(), Action::SetRole, member)?;
     permission
         .transact(core, move |tx| {
             let note = note.clone();

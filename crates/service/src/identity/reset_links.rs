@@ -3,11 +3,11 @@
 //! Only the hash of a link's code is stored. To look at a link does not use it up: mail programs and chats open
 //! the links that they show.
 //!
-//! Who resets a password may not know who else has got in: it ends every session and every token of the account. The
-//! link of the first start ends no token, because nobody has set a password before, and the administrator's first token
-//! was made a moment ago.
+//! The owner who resets a password may not know who else has got in: it ends every session and every token of the
+//! account. The link of the first start ends no token, because nobody has set a password before, and the administrator's
+//! first token was made a moment ago.
 
-use crate::audit::{Actor, Note};
+use crate::audit::{Actor, PendingEntry};
 use crate::identity::access::Origin;
 use crate::identity::accounts::{self, EndedTokens};
 use crate::identity::passwords;
@@ -90,7 +90,7 @@ pub enum FirstPassword {
 pub async fn create_reset_link(core: &Core, caller: &Caller, account: AccountId) -> Result<Secret> {
     let permission = caller.require_admin(core)?;
     let (secret, row) = new_link(core, account, LinkKind::Reset)?;
-    let note = Note::of(
+    let note = PendingEntry::of(
         core,
         caller,
         account.cast(),
@@ -110,7 +110,7 @@ pub async fn create_reset_link(core: &Core, caller: &Caller, account: AccountId)
 pub async fn create_any_reset_link(core: &Core, account: AccountId) -> Result<Secret> {
     let (secret, row) = new_link(core, account, LinkKind::Reset)?;
     let (actor, now) = (Actor::command_line(), core.now());
-    let note = Note::by(actor, account.cast(), Action::CreateResetLink, account, now)?;
+    let note = PendingEntry::by(actor, account.cast(), Action::CreateResetLink, account, now)?;
     core.db
         .transact(move |tx| {
             let (row, note) = (row.clone(), note.clone());
@@ -191,7 +191,7 @@ pub async fn use_reset_link(
     let (account, now) = (found.account, core.now());
     let ended = LinkKind::parse(&found.kind).ended_tokens();
     let actor = Actor::account(account, &found.email, origin);
-    let note = Note::by(actor, account.cast(), Action::SetPassword, account, now)?;
+    let note = PendingEntry::by(actor, account.cast(), Action::SetPassword, account, now)?;
     let note = note.about(&found.email).detail("with a link");
     core.db
         .transact(move |tx| {
@@ -220,7 +220,7 @@ fn new_link(core: &Core, account: AccountId, kind: LinkKind) -> Result<(Secret, 
     Ok((secret, row))
 }
 
-async fn insert(tx: &mut Tx, row: &ResetLinkRow, note: &Note) -> Result<()> {
+async fn insert(tx: &mut Tx, row: &ResetLinkRow, note: &PendingEntry) -> Result<()> {
     let stored = account_rows::find_password(tx, row.account).await?;
     let stored = stored.ok_or(Error::NotFound("the account"))?;
     if stored.disabled {

@@ -5,7 +5,7 @@
 
 mod totp;
 
-use crate::audit::{Actor, Note};
+use crate::audit::{Actor, PendingEntry};
 use crate::identity::access::Operation;
 use crate::{Caller, Core, Error, Result, random};
 use estrade_model::audit::Action;
@@ -104,7 +104,7 @@ pub async fn enable(core: &Core, caller: &Caller, otp: &str) -> Result<Vec<Secre
     let hashes = hash_all(account, &codes);
     let sealed: Arc<[u8]> = pending.sealed_secret.into();
     let own = account.cast();
-    let note = Note::of(core, caller, own, Action::EnableSecondFactor, account)?;
+    let note = PendingEntry::of(core, caller, own, Action::EnableSecondFactor, account)?;
     let note = note.about(&caller.email);
     core.db
         .transact(move |tx| {
@@ -148,7 +148,7 @@ pub async fn remove(core: &Core, account: AccountId) -> Result<()> {
 
 async fn remove_by(core: &Core, account: AccountId, actor: Actor) -> Result<()> {
     let (own, now) = (account.cast(), core.now());
-    let note = Note::by(actor, own, Action::DisableSecondFactor, account, now)?;
+    let note = PendingEntry::by(actor, own, Action::DisableSecondFactor, account, now)?;
     core.db
         .transact(move |tx| {
             let note = note.clone();
@@ -168,7 +168,7 @@ pub async fn new_recovery_codes(core: &Core, caller: &Caller) -> Result<Vec<Secr
     let codes = make_recovery_codes()?;
     let hashes = hash_all(account, &codes);
     let own = account.cast();
-    let note = Note::of(core, caller, own, Action::ReplaceRecoveryCodes, account)?;
+    let note = PendingEntry::of(core, caller, own, Action::ReplaceRecoveryCodes, account)?;
     let note = note.about(&caller.email);
     core.db
         .transact(move |tx| {

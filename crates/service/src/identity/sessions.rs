@@ -6,7 +6,7 @@
 
 mod pending;
 
-use crate::audit::{Actor, Note};
+use crate::audit::{Actor, PendingEntry};
 use crate::identity::access::{Caller, Credential, Operation, Origin};
 use crate::identity::credentials::Touches;
 use crate::identity::login::{Logins, Verification, Verified, origin_of};
@@ -320,7 +320,7 @@ impl Sessions {
         } else {
             Action::RevokeSession
         };
-        let note = Note::of(&self.core, caller, account.cast(), action, id)?;
+        let note = PendingEntry::of(&self.core, caller, account.cast(), action, id)?;
         let note = note.about(&caller.email);
         self.core
             .db
@@ -343,7 +343,7 @@ impl Sessions {
         let now = self.core.now();
         let kept = caller.credential.session();
         let own = account.cast();
-        let note = Note::of(&self.core, caller, own, Action::RevokeSession, account)?;
+        let note = PendingEntry::of(&self.core, caller, own, Action::RevokeSession, account)?;
         let note = note.about(&caller.email);
         self.core
             .db
@@ -404,7 +404,7 @@ async fn note_sign_in(tx: &mut Tx, row: &sessions::NewSession, origin: Origin) -
     let found = accounts::find_account(tx, account).await?;
     let email = found.map_or_else(String::new, |found| found.email);
     let actor = Actor::account(account, &email, origin);
-    Note::creation_by(actor, account.cast(), Action::SignIn, id, now)
+    PendingEntry::creation_by(actor, account.cast(), Action::SignIn, id, now)
         .about(&email)
         .detail(&row.user_agent)
         .write(tx)

@@ -1,6 +1,6 @@
 //! Teams: created, listed, deleted. Their members are in [`crate::identity::members`].
 
-use crate::audit::{Actor, Note};
+use crate::audit::{Actor, PendingEntry};
 use crate::identity::access::{Operation, require_in_team};
 use crate::{Caller, Core, Error, Result};
 use estrade_model::TeamId;
@@ -18,7 +18,7 @@ pub async fn create_team(core: &Core, caller: &Caller, new: CreateTeam) -> Resul
     };
     let (row, quota) = (team.clone(), core.settings.quotas.teams);
     let actor = Actor::caller(caller);
-    let note = Note::creation_by(actor, row.id.cast(), Action::CreateTeam, row.id, now);
+    let note = PendingEntry::creation_by(actor, row.id.cast(), Action::CreateTeam, row.id, now);
     let note = note.about(&row.name);
     core.db
         .transact(move |tx| {
@@ -64,7 +64,7 @@ pub async fn delete_team(core: &Core, caller: &Caller, team: TeamId) -> Result<(
     let permission = require_in_team(core, caller, team, Role::Owner).await?;
     // In the caller's own log: nobody reads the team's any more.
     let own = caller.account.cast();
-    let note = Note::of(core, caller, own, Action::DeleteTeam, team)?;
+    let note = PendingEntry::of(core, caller, own, Action::DeleteTeam, team)?;
     permission
         .transact(core, move |tx| {
             let note = note.clone();

@@ -1,6 +1,6 @@
 //! Account tokens: made, listed, revoked.
 
-use crate::audit::{Actor, Note};
+use crate::audit::{Actor, PendingEntry};
 use crate::identity::access::{Credential, Operation, Origin, require_visible_project};
 use crate::identity::passwords::LoginProof;
 use crate::keyring::Audience;
@@ -123,7 +123,7 @@ async fn create(
     } else {
         Action::CreateToken
     };
-    let note = Note::creation_by(actor, account.cast(), action, id, now).about(&row.name);
+    let note = PendingEntry::creation_by(actor, account.cast(), action, id, now).about(&row.name);
     let note = note.detail(match row.scope {
         TokenScope::Full => String::new(),
         scope => scope.to_string(),
@@ -277,7 +277,7 @@ async fn note_revocations(
         return Ok(());
     }
     let actor = Actor::command_line();
-    let note = Note::by(actor, account.cast(), Action::DeleteToken, account, now)?;
+    let note = PendingEntry::by(actor, account.cast(), Action::DeleteToken, account, now)?;
     note.detail(format!("all {ended} tokens")).write(tx).await
 }
 
@@ -292,7 +292,7 @@ async fn revoke(core: &Core, account: Option<AccountId>, id: TokenId, actor: Act
                     None => tokens::delete_any_token(tx, id).await?,
                 };
                 let gone = gone.ok_or(Error::NotFound("the token"))?;
-                Note::by(actor, gone.account.cast(), Action::DeleteToken, id, now)?
+                PendingEntry::by(actor, gone.account.cast(), Action::DeleteToken, id, now)?
                     .about(&gone.name)
                     .write(tx)
                     .await?;

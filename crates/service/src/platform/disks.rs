@@ -6,7 +6,7 @@ mod mounts;
 
 pub use mounts::mounts;
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::{Permission, ProjectOperation};
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::releases::{Failure, open_settings};
@@ -60,7 +60,7 @@ pub async fn create_disk(
     };
     let (key, visible) = (projects::parse_key(project)?, permission.projects());
     let plans = Arc::new(core.settings.plans.clone());
-    let note = Note::of_project(core, scope, Action::CreateDisk)?
+    let note = PendingEntry::of_project(core, scope, Action::CreateDisk)?
         .detail(format!("{} {} GB", disk.name, disk.size));
     permission
         .transact(core, move |tx| {
@@ -75,8 +75,8 @@ pub async fn create_disk(
                     other => other?,
                 }
                 note.on(row.id, &row.name).write(tx).await?;
-                let happening = NewEvent::of_project("disk_create", &disk.name);
-                record_events(tx, row.id, vec![happening], disk.created_at).await?;
+                let event = NewEvent::of_project("disk_create", &disk.name);
+                record_events(tx, row.id, vec![event], disk.created_at).await?;
                 Ok(disk)
             })
         })
@@ -153,7 +153,7 @@ pub async fn resize_disk(
         return Err(fixed());
     }
     // First what is written down, where the plan's room is checked: a disk never becomes smaller again.
-    let note = Note::of_project(core, scope, Action::ResizeDisk)?.on(row.id, &row.name);
+    let note = PendingEntry::of_project(core, scope, Action::ResizeDisk)?.on(row.id, &row.name);
     let disk = commit_size(core, permission, note, before.id, (name, size.0), row.id).await?;
     if let Err(error) = grow(core, &volume, size.0.saturating_mul(1 << 30)).await {
         restore_size(core, before.id, (size.0, before.size)).await?;
@@ -197,7 +197,7 @@ fn fixed() -> Error {
 async fn commit_size(
     core: &Core,
     permission: Permission,
-    note: Note,
+    note: PendingEntry,
     id: DiskId,
     (name, size): (&str, u64),
     project: ProjectId,
@@ -222,8 +222,8 @@ async fn commit_size(
                 disks::set_size(tx, id, size).await?;
                 disk.size = size;
                 note.write(tx).await?;
-                let happening = NewEvent::of_project("disk_resize", format!("{name} {size} GB"));
-                record_events(tx, project, vec![happening], now).await?;
+                let event = NewEvent::of_project("disk_resize", format!("{name} {size} GB"));
+                record_events(tx, project, vec![event], now).await?;
                 Ok(disk)
             })
         })
@@ -256,7 +256,7 @@ pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &
     // What cannot be a name names nothing.
     let name: VolumeName = name.parse().map_err(|_| NOT_FOUND)?;
     let (name, shared) = (name.to_string(), Arc::clone(core));
-    let note = Note::of_project(core, scope, Action::DeleteDisk)?.detail(&name);
+    let note = PendingEntry::of_project(core, scope, Action::DeleteDisk)?.detail(&name);
     let job = permission.transact(core, move |tx| {
         let (key, name, core) = (key.clone(), name.clone(), Arc::clone(&shared));
         let note = note.clone();
@@ -271,8 +271,8 @@ pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &
                 return Err(in_use());
             }
             note.on(project, &row.name).write(tx).await?;
-            let happening = NewEvent::of_project("disk_delete", &name);
-            record_events(tx, project, vec![happening], now).await
+            let event = NewEvent::of_project("disk_delete", &name);
+            record_events(tx, project, vec![event], now).await
         })
     });
     job.await

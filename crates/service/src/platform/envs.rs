@@ -1,6 +1,6 @@
 //! Environment variables: sealed at rest, masked for viewers.
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::ProjectOperation;
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::projects::parse_key;
@@ -99,7 +99,7 @@ fn replace_envs<'a>(
             core.new_id()?,
         );
         let expected = expected.map(Arc::new);
-        let note = Note::of_project(core, scope, Action::UpdateEnvs)?;
+        let note = PendingEntry::of_project(core, scope, Action::UpdateEnvs)?;
         permission
             .transact(core, move |tx| {
                 let (rows, key) = (Arc::clone(&rows), key.clone());

@@ -3,8 +3,8 @@
 //! Every change of a project records an event in the same transaction, which also raises the
 //! project's version and notifies the change feed.
 
+use crate::change_subscription::ChangeSubscription;
 use crate::identity::access::ProjectOperation;
-use crate::watch::Watch;
 use crate::{Core, Result, Scope, platform::projects, random};
 use estrade_model::event::{Event, EventId};
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
@@ -105,7 +105,7 @@ pub async fn follow_events(
     project: &str,
     after: Option<EventId>,
 ) -> Result<EventFollower> {
-    let watch = Watch::start(&core.db);
+    let watch = ChangeSubscription::start(&core.db);
     let project = projects::find_project(core, scope, project).await?.id;
     Ok(EventFollower {
         core: Arc::clone(core),
@@ -122,7 +122,7 @@ pub struct EventFollower {
     scope: Scope,
     project: ProjectId,
     after: Option<EventId>,
-    watch: Watch,
+    watch: ChangeSubscription,
 }
 
 impl EventFollower {

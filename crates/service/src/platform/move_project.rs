@@ -1,6 +1,6 @@
 //! Moving a project to a team.
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::Operation;
 use crate::platform::project_lookup::{NOT_FOUND, parse_key};
 use crate::{Core, Error, Result, Scope};
@@ -37,8 +37,8 @@ pub async fn move_project(
     }
     let now = core.now();
     let caller = &scope.caller;
-    let arrival = Note::of(core, caller, to, Action::MoveProject, team)?;
-    let departure = Note::of(core, caller, from.owner(), Action::MoveProject, team)?;
+    let arrival = PendingEntry::of(core, caller, to, Action::MoveProject, team)?;
+    let departure = PendingEntry::of(core, caller, from.owner(), Action::MoveProject, team)?;
     let quotas = (core.settings.quotas.projects, core.settings.quotas.domains);
     permission
         .transact(core, move |tx| {

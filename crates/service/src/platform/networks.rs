@@ -1,6 +1,6 @@
 //! Private networks.
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::Operation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::audit::Action;
@@ -42,7 +42,7 @@ pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Re
         network.clone(),
         core.settings.quotas.networks,
     );
-    let note = Note::creation(scope, Action::CreateNetwork, row.id, row.created_at);
+    let note = PendingEntry::creation(scope, Action::CreateNetwork, row.id, row.created_at);
     let note = note.about(&row.name);
     permission
         .transact(core, move |tx| {
@@ -85,7 +85,7 @@ pub async fn delete_network(core: &Core, scope: &Scope, id: NetworkId) -> Result
             "the network default stays: projects that name no other one are in it",
         ));
     }
-    let note = Note::new(core, scope, Action::DeleteNetwork, id)?.about(&name);
+    let note = PendingEntry::new(core, scope, Action::DeleteNetwork, id)?.about(&name);
     permission
         .transact(core, move |tx| {
             let note = note.clone();

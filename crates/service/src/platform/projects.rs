@@ -1,6 +1,6 @@
 //! Projects: made, listed, read, changed, deleted.
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::{Operation, ProjectOperation};
 use crate::platform::disks::require_disks_fit;
 use crate::platform::events::{NewEvent, record_events};
@@ -216,7 +216,7 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
         fail_reason: None,
     };
     let (owner, quota) = (permission.owner(), core.settings.quotas.projects);
-    let note = Note::creation(scope, Action::CreateProject, row.id, row.created_at)
+    let note = PendingEntry::creation(scope, Action::CreateProject, row.id, row.created_at)
         .about(&row.name)
         .detail(format!("{}, plan {}", row.platform, row.plan));
     let made = permission
@@ -312,7 +312,7 @@ async fn delete_and_reserve(
     let (key, visible, now) = (parse_key(project)?, permission.projects(), core.now());
     let owner = visible.owner();
     let until = now.after(reserved_for);
-    let note = Note::of_project(core, scope, Action::DeleteProject)?;
+    let note = PendingEntry::of_project(core, scope, Action::DeleteProject)?;
     permission
         .transact(core, move |tx| {
             let (key, if_match, note) = (key.clone(), if_match.clone(), note.clone());
@@ -392,7 +392,7 @@ enum Alteration {
 
 impl Alteration {
     /// The audit entry of this change.
-    fn note(&self, note: Note) -> Note {
+    fn note(&self, note: PendingEntry) -> PendingEntry {
         match self {
             Self::Scale(scale) => note.action(Action::ScaleProject).detail(scale.to_string()),
             Self::Plan(plan, _) => note.action(Action::ResizeProject).detail(plan),
@@ -414,7 +414,7 @@ async fn change_project(
 ) -> Result<()> {
     let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
     let (key, visible, now) = (parse_key(project)?, permission.projects(), core.now());
-    let note = alteration.note(Note::of_project(core, scope, Action::ScaleProject)?);
+    let note = alteration.note(PendingEntry::of_project(core, scope, Action::ScaleProject)?);
     permission
         .transact(core, move |tx| {
             let (key, alteration, note) = (key.clone(), alteration.clone(), note.clone());
@@ -422,7 +422,7 @@ async fn change_project(
                 let row = projects::find_project(tx, visible, &key).await?;
                 let row = row.ok_or(NOT_FOUND)?;
                 let id = row.id;
-                let happening = match alteration {
+                let event = match alteration {
                     Alteration::Scale(scale) => {
                         projects::set_scale(tx, id, scale).await?;
                         tx.changed(ChangeKind::Route, id, now).await?;
@@ -448,7 +448,7 @@ async fn change_project(
                     }
                 };
                 note.on(id, &row.name).write(tx).await?;
-                record_events(tx, id, vec![happening], now).await
+                record_events(tx, id, vec![event], now).await
             })
         })
         .await

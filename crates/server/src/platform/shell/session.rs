@@ -6,10 +6,10 @@ use crate::app::AppState;
 use axum::body::Bytes;
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use estrade_service::CREDENTIAL_CHANGES;
+use estrade_service::change_subscription::ChangeSubscription;
 use estrade_service::platform::containers::shell::{
     OutputFrames, OutputStream, Shell, ShellControl, ShellRequest, TerminalSize,
 };
-use estrade_service::watch::Watch;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn run(
         Err(_) => return CloseReason::BadFrame,
     };
     // From here on no change is missed. The client may have waited with its first frame.
-    let changes = Watch::start(&app.core.db);
+    let changes = ChangeSubscription::start(&app.core.db);
     if is_refused(app, request).await {
         return CloseReason::NotAllowed;
     }
@@ -242,7 +242,11 @@ async fn write(input: &mut WriteHalf<Shell>, bytes: &[u8]) -> std::io::Result<()
 }
 
 /// Ends when the caller may not do this any more.
-async fn recheck_access(app: &AppState, request: &ShellRequest, mut changes: Watch) -> CloseReason {
+async fn recheck_access(
+    app: &AppState,
+    request: &ShellRequest,
+    mut changes: ChangeSubscription,
+) -> CloseReason {
     loop {
         // The change feed reports a revoked credential, but not a removed member: that is polled.
         tokio::select! {

@@ -4,7 +4,7 @@
 //! sign-in as the page of tokens does. Wrong codes are counted for the account, as wrong passwords are.
 
 use super::{REDEMPTION_LIFETIME, hash_user_code, token_name};
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::{Operation, require_visible_project};
 use crate::identity::login::{Guess, network_of};
 use crate::identity::tokens::require_room;
@@ -144,8 +144,13 @@ async fn find_waiting(core: &Core, account: AccountId, typed: &str) -> Result<Wa
     Ok(found)
 }
 
-fn note(core: &Core, caller: &Caller, action: Action, login: &WaitingLogin) -> Result<Note> {
-    let note = Note::of(core, caller, caller.account.cast(), action, login.id)?;
+fn note(
+    core: &Core,
+    caller: &Caller,
+    action: Action,
+    login: &WaitingLogin,
+) -> Result<PendingEntry> {
+    let note = PendingEntry::of(core, caller, caller.account.cast(), action, login.id)?;
     let note = note.about(&token_name(&login.host));
     Ok(note.detail(format!("{}, begun at {}", login.scope, login.address)))
 }

@@ -1,7 +1,7 @@
 //! The client's side of a login that waits: polls, and the one that makes the token.
 
 use super::{POLL_INTERVAL, SECRET_CHARS, hash_device_code, token_name};
-use crate::audit::{Actor, Note};
+use crate::audit::{Actor, PendingEntry};
 use crate::identity::login::origin_of;
 use crate::identity::tokens;
 use crate::keyring::Audience;
@@ -180,7 +180,7 @@ async fn note_refusal(
     now: Timestamp,
 ) -> Result<()> {
     let owner = login.account.cast();
-    let note = Note::by(actor, owner, Action::DenyLogin, login.id, now)?;
+    let note = PendingEntry::by(actor, owner, Action::DenyLogin, login.id, now)?;
     let note = note.about(&token_name(&login.host));
     let reason = "the account is locked, or the session that approved it has ended";
     note.detail(reason).write(tx).await
@@ -194,7 +194,8 @@ async fn note_creation(
     login: &ApprovedLogin,
 ) -> Result<()> {
     let (owner, at) = (row.account.cast(), row.created_at);
-    let note = Note::creation_by(actor, owner, Action::CreateToken, row.id, at).about(&row.name);
+    let note =
+        PendingEntry::creation_by(actor, owner, Action::CreateToken, row.id, at).about(&row.name);
     let note = note.detail(match row.scope {
         TokenScope::Full => format!("login {}", login.id),
         scope => format!("{scope}, login {}", login.id),

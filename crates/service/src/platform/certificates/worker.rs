@@ -2,8 +2,8 @@
 //! are to be renewed.
 
 use super::Acme;
+use crate::change_subscription::ChangeSubscription;
 use crate::jobs::Job;
-use crate::watch::Watch;
 use crate::{Error, Result};
 use estrade_acme::OrderError;
 use estrade_model::domain::HostName;
@@ -48,7 +48,7 @@ impl Acme {
     /// Orders certificates until `stop`.
     pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let mut watch = Watch::start(&self.core.db);
+            let mut watch = ChangeSubscription::start(&self.core.db);
             report(self.take_over().await);
             let mut jobs = JoinSet::new();
             let mut poll_at = Instant::now();

@@ -31,7 +31,7 @@ pub struct Fleet {
     /// Gets the addresses of each release.
     pub(crate) publisher: Arc<PublisherSlot>,
     log_collector: Arc<LogCollector>,
-    known: Mutex<Known>,
+    state: Mutex<FleetState>,
     /// Room for instances that are being started.
     pub(super) starts: Semaphore,
     pub(crate) build_slots: Arc<BuildSlots>,
@@ -48,7 +48,7 @@ impl Fleet {
             core: Arc::clone(core),
             publisher: Arc::clone(publisher),
             log_collector: Arc::clone(log_collector),
-            known: Mutex::default(),
+            state: Mutex::default(),
             starts: Semaphore::new(MAX_CONCURRENT_STARTS),
             build_slots: Arc::default(),
         })
@@ -56,7 +56,7 @@ impl Fleet {
 }
 
 #[derive(Default)]
-struct Known {
+struct FleetState {
     healthy: HashMap<(ProjectId, ReleaseId), HashMap<InstanceId, Healthy>>,
     leaving: HashSet<InstanceId>,
     crashes: Crashes,
@@ -77,15 +77,15 @@ impl Fleet {
         let Some(address) = instance.address else {
             return;
         };
-        let mut known = self.known();
-        if known.leaving.contains(&instance.id) {
+        let mut state = self.state();
+        if state.leaving.contains(&instance.id) {
             return;
         }
         let entry = Healthy {
             address,
             since: Instant::now(),
         };
-        let all = known.healthy.entry(release_key(instance)).or_default();
+        let all = state.healthy.entry(release_key(instance)).or_default();
         all.entry(instance.id.clone()).or_insert(entry);
         // Nothing is removed, so there is nothing to drain.
         drop(self.publish(release_key(instance), all, DRAIN_TIMEOUT));
@@ -94,9 +94,9 @@ impl Fleet {
     /// Withdraws an instance: it gets no new requests. The future resolves when those in flight have ended, or
     /// after `limit`.
     pub(super) fn leave(&self, instance: &Instance, limit: Duration) -> BoxFuture<'static, ()> {
-        let mut known = self.known();
+        let mut state = self.state();
         let key = release_key(instance);
-        let Some(all) = known.healthy.get_mut(&key) else {
+        let Some(all) = state.healthy.get_mut(&key) else {
             return Box::pin(std::future::ready(()));
         };
         if all.remove(&instance.id).is_none() {
@@ -104,7 +104,7 @@ impl Fleet {
         }
         let drained = self.publish(key, all, limit);
         if all.is_empty() {
-            known.healthy.remove(&key);
+            state.healthy.remove(&key);
         }
         drained
     }
@@ -113,8 +113,8 @@ impl Fleet {
     /// find: they were removed by other means, and their addresses may belong to other containers by now.
     pub(super) fn forget_missing(&self, project: ProjectId, found: &[Instance], at: Instant) {
         let is_there = |id: &InstanceId| found.iter().any(|it| it.id == *id);
-        let mut known = self.known();
-        for (key, all) in &mut known.healthy {
+        let mut state = self.state();
+        for (key, all) in &mut state.healthy {
             let before = all.len();
             if key.0 == project {
                 all.retain(|id, healthy| healthy.since >= at || is_there(id));
@@ -123,13 +123,13 @@ impl Fleet {
                 drop(self.publish(*key, all, Duration::ZERO));
             }
         }
-        known.healthy.retain(|_, all| !all.is_empty());
+        state.healthy.retain(|_, all| !all.is_empty());
     }
 
     /// How many instances of a release get requests.
     pub(super) fn count_healthy(&self, project: ProjectId, release: ReleaseId) -> usize {
-        let known = self.known();
-        known
+        let state = self.state();
+        state
             .healthy
             .get(&(project, release))
             .map_or(0, HashMap::len)
@@ -137,55 +137,55 @@ impl Fleet {
 
     /// Whether an instance gets requests.
     pub(super) fn is_healthy(&self, instance: &Instance) -> bool {
-        let known = self.known();
-        let all = known.healthy.get(&release_key(instance));
+        let state = self.state();
+        let all = state.healthy.get(&release_key(instance));
         all.is_some_and(|all| all.contains_key(&instance.id))
     }
 
     /// Records the disk usage of instances whose disk the engine does not limit.
     pub(super) fn note_disks(&self, written: HashMap<InstanceId, u64>) {
-        self.known().disk = written;
+        self.state().disk = written;
     }
 
     /// The disk usage of a project's instances whose disk the engine does not limit.
     pub(crate) fn disk_of(&self, project: ProjectId) -> Option<u64> {
-        let known = self.known();
-        let of_project = known.healthy.iter().filter(|((it, _), _)| *it == project);
+        let state = self.state();
+        let of_project = state.healthy.iter().filter(|((it, _), _)| *it == project);
         let ids = of_project.flat_map(|(_, all)| all.keys());
-        ids.filter_map(|id| known.disk.get(id).copied()).max()
+        ids.filter_map(|id| state.disk.get(id).copied()).max()
     }
 
     /// Claims the shutdown of an instance; false when it is claimed already.
     pub(super) fn begin_leaving(&self, id: &InstanceId) -> bool {
-        self.known().leaving.insert(id.clone())
+        self.state().leaving.insert(id.clone())
     }
 
     /// Whether its shutdown is claimed.
     pub(super) fn is_leaving(&self, id: &InstanceId) -> bool {
-        self.known().leaving.contains(id)
+        self.state().leaving.contains(id)
     }
 
     /// It is gone, or could not be ended and shall be tried again.
     pub(super) fn end_leaving(&self, id: &InstanceId) {
-        let mut known = self.known();
-        known.leaving.remove(id);
-        known.crashes.take_full(id);
+        let mut state = self.state();
+        state.leaving.remove(id);
+        state.crashes.take_full(id);
     }
 
     pub(super) fn crashes<T>(&self, look: impl FnOnce(&mut Crashes) -> T) -> T {
-        look(&mut self.known().crashes)
+        look(&mut self.state().crashes)
     }
 
     /// Which images were made again.
     pub(super) fn rebuilds<T>(&self, look: impl FnOnce(&mut RebuildAttempts) -> T) -> T {
-        look(&mut self.known().rebuilds)
+        look(&mut self.state().rebuilds)
     }
 
     /// Clears the crash history of a release, so that its instances are started at once.
     pub(crate) fn reset_backoff(&self, release: ReleaseId) {
-        let mut known = self.known();
-        known.crashes.forget(release);
-        known.rebuilds.forget(release);
+        let mut state = self.state();
+        state.crashes.forget(release);
+        state.rebuilds.forget(release);
     }
 
     /// Waits until what an instance that has ended wrote is kept: it is removed after this.
@@ -208,8 +208,8 @@ impl Fleet {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock_ignoring_poison()
+    fn state(&self) -> MutexGuard<'_, FleetState> {
+        self.state.lock_ignoring_poison()
     }
 }
 

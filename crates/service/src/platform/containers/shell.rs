@@ -1,6 +1,6 @@
 //! Shells in running instances: authorization, and the choice of the instance.
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::audit::Action;
@@ -146,7 +146,7 @@ impl ShellRequest {
     async fn note_opening(&self, core: &Core) -> Result<()> {
         let operation = ProjectOperation::OpenShell;
         let permission = self.scope.require_in_projects(operation, Role::Developer)?;
-        let note = Note::of_project(core, &self.scope, Action::OpenShell)?;
+        let note = PendingEntry::of_project(core, &self.scope, Action::OpenShell)?;
         let (key, visible) = (ProjectKey::Id(self.project), permission.projects());
         permission
             .transact(core, move |tx| {

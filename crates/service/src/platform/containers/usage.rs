@@ -23,13 +23,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 /// From one sample to the next.
-const STEP: Duration = Duration::from_secs(10);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 /// While nothing runs, the engine is queried only every so many steps.
 const IDLE_STEPS: u32 = 6;
 /// Instances that are measured at once. The engine takes up to a second for each.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_SAMPLES: usize = 64;
 /// When the last measurement is longer ago, what a new instance has used may be older than that.
-const RECENT: Duration = Duration::from_secs(30);
+const MAX_SAMPLE_AGE: Duration = Duration::from_secs(30);
 
 /// Classes of status, as [`Traffic`] counts them.
 const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -82,7 +82,7 @@ impl UsageMeter {
 
     /// Measures until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut steps = interval(STEP);
+        let mut steps = interval(SAMPLE_INTERVAL);
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut measuring = Measuring::default();
         loop {
@@ -119,7 +119,7 @@ impl UsageMeter {
         let running = |instance: &Instance| instance.state == InstanceState::Running;
         let readings = stream::iter(instances.into_iter().filter(running))
             .map(|instance| self.read(instance))
-            .buffer_unordered(AT_ONCE)
+            .buffer_unordered(MAX_CONCURRENT_SAMPLES)
             .filter_map(|reading| async { reading })
             .collect::<Vec<_>>()
             .await;
@@ -202,7 +202,7 @@ impl UsageMeter {
         let rings = self.rings.lock_ignoring_poison();
         let ring = rings.get(&row.id);
         let metrics = ProjectMetrics {
-            step: STEP.as_secs(),
+            step: SAMPLE_INTERVAL.as_secs(),
             samples: ring.map_or_else(Vec::new, |ring| ring.samples().collect()),
             limits,
             disk: MetricDisk {
@@ -219,7 +219,7 @@ impl UsageMeter {
     pub async fn read_summary(&self, scope: &Scope, project: &str) -> Result<MetricSummary> {
         let row = projects::find_project(&self.core, scope, project).await?;
         let plan = self.core.settings.plans.get(&row.plan);
-        let oldest = self.core.now().before(RECENT);
+        let oldest = self.core.now().before(MAX_SAMPLE_AGE);
         let sample = {
             let rings = self.rings.lock_ignoring_poison();
             let last = rings.get(&row.id).and_then(|ring| ring.samples().last());
@@ -305,7 +305,7 @@ impl Reading {
             received: 0,
             sent: 0,
         };
-        let recent = measured.filter(|at| self.at.duration_since(*at) < RECENT);
+        let recent = measured.filter(|at| self.at.duration_since(*at) < MAX_SAMPLE_AGE);
         let (from, stats) = match before {
             // A container that was started again counts from nothing.
             Some(before) if before.stats.cpu_ns > self.stats.cpu_ns => (before.at, NOTHING),
@@ -377,7 +377,7 @@ mod tests {
         let start = Instant::now();
         let new = reading(start + Duration::from_secs(10), 2_000, 0);
         assert!((new.since(None, Some(start)).unwrap().cpu - 0.2).abs() < 1e-9);
-        // Nobody knows since when it runs.
+        // It is unknown since when it runs.
         assert_eq!(new.since(None, None), None);
         let late = reading(start + Duration::from_mins(1), 2_000, 0);
         assert_eq!(late.since(None, Some(start)), None);

@@ -6,7 +6,7 @@ mod dns;
 pub use crate::settings::DomainSettings;
 pub use check::{check_domain, check_due, run};
 
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::projects, random};
 use estrade_model::audit::Action;
@@ -157,7 +157,7 @@ pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Res
         version: 0,
     };
     let (made, quota) = (row.clone(), core.settings.quotas.domains);
-    let note = Note::of_project(core, scope, Action::CreateDomain)?
+    let note = PendingEntry::of_project(core, scope, Action::CreateDomain)?
         .on(row.project, &row.project_name)
         .detail(row.name.as_str());
     permission
@@ -222,7 +222,7 @@ pub async fn delete_domain(
 ) -> Result<()> {
     let permission = scope.require_in_projects(ProjectOperation::Write, Role::Admin)?;
     let (visible, now) = (permission.projects(), core.now());
-    let note = Note::of_project(core, scope, Action::DeleteDomain)?;
+    let note = PendingEntry::of_project(core, scope, Action::DeleteDomain)?;
     permission
         .transact(core, move |tx| {
             let (if_match, note) = (if_match.clone(), note.clone());

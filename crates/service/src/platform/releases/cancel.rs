@@ -2,7 +2,7 @@
 
 use super::naming::{NOT_FOUND, tag};
 use super::transition::{Transition, apply_transition};
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::ReleaseId;
@@ -22,7 +22,7 @@ pub fn cancel_release<'a>(
     Box::pin(async move {
         let permission = scope.require_in_projects(ProjectOperation::Write, Role::Developer)?;
         let (visible, now) = (permission.projects(), core.now());
-        let note = Note::of_project(core, scope, Action::CancelRelease)?;
+        let note = PendingEntry::of_project(core, scope, Action::CancelRelease)?;
         permission
         .transact(core, move |tx| {
             let note = note.clone();

@@ -7,7 +7,7 @@ use super::queue::queue_release;
 use super::sealed_settings::settings_purpose;
 use super::transition::MAX_QUEUED;
 use super::upload::Upload;
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::{Permission, ProjectOperation};
 use crate::{Core, Error, Result, Scope, platform::disks, platform::envs, platform::projects};
 use estrade_blobs::{Digest, DigestSet, PublishedBlobs, PublishedGuard, StoredBlob};
@@ -70,7 +70,8 @@ pub fn create_release<'a>(
             draft: draft_release(core, &row, new)?,
             disks: disks.into_iter().map(|(name, _)| name).collect(),
             warnings: Vec::new(),
-            note: Note::of_project(core, scope, Action::CreateRelease)?.on(row.id, &row.name),
+            note: PendingEntry::of_project(core, scope, Action::CreateRelease)?
+                .on(row.id, &row.name),
         };
         let draft = &mut checked.draft;
         let id = draft.id;
@@ -150,7 +151,7 @@ struct CheckedRelease {
     disks: Vec<VolumeName>,
     /// What its maker should know.
     warnings: Vec<String>,
-    note: Note,
+    note: PendingEntry,
 }
 
 async fn store_files(

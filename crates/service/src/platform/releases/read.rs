@@ -1,8 +1,8 @@
 //! Releases as they are listed, read and waited for.
 
 use super::naming::{NOT_FOUND, tag};
+use crate::change_subscription::ChangeSubscription;
 use crate::identity::access::ProjectOperation;
-use crate::watch::Watch;
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::ReleaseId;
 use estrade_model::platform::Platform;
@@ -164,7 +164,7 @@ pub async fn wait_release(
     state: ReleaseState,
     timeout: Duration,
 ) -> Result<(Release, i64)> {
-    let mut watch = Watch::start(&core.db);
+    let mut watch = ChangeSubscription::start(&core.db);
     let reached = async {
         loop {
             let (release, version) = read_release(core, scope, id).await?;

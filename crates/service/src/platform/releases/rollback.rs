@@ -2,7 +2,7 @@
 
 use super::naming::{NOT_FOUND, tag};
 use super::queue::queue_rerun;
-use crate::audit::Note;
+use crate::audit::PendingEntry;
 use crate::identity::access::ProjectOperation;
 use crate::{Core, Error, Result, Scope, platform::disks};
 use estrade_model::ReleaseId;
@@ -26,7 +26,7 @@ pub fn rollback_release<'a>(
         let (visible, now, new) = (permission.projects(), core.now(), core.new_id()?);
         let author = permission.account();
         let shared = Arc::clone(core);
-        let note = Note::of_project(core, scope, Action::RollbackRelease)?;
+        let note = PendingEntry::of_project(core, scope, Action::RollbackRelease)?;
         permission
             .transact(core, move |tx| {
                 let (core, note) = (Arc::clone(&shared), note.clone());

@@ -5,7 +5,7 @@ use crate::platform::events::{NewEvent, record_events};
 use crate::{Error, Result, Settings};
 use estrade_model::release::ReleaseState;
 use estrade_model::{ReleaseId, Timestamp};
-use estrade_store::release_queue::{self, Ending};
+use estrade_store::release_queue::{self, FinishedRelease};
 use estrade_store::{ChangeKind, Tx, projects};
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ pub(super) async fn apply_transition(
         .failure
         .map(|failure| (failure.reason, presentable(&failure.message)));
     let moved = if to.is_terminal() {
-        let ending = Ending {
+        let ending = FinishedRelease {
             state: to,
             at: now,
             failure: message

@@ -12,8 +12,8 @@ const BATCH: u32 = 500;
 /// A plan with more memory than this, in MB, keeps more.
 const SMALL_MEMORY_MB: u64 = 1024;
 /// What the logs of a project may take in the database, on a small plan and on others.
-const SMALL: i64 = 16 << 20;
-const LARGE: i64 = 64 << 20;
+const MAX_SMALL_PLAN_BYTES: i64 = 16 << 20;
+const MAX_LARGE_PLAN_BYTES: i64 = 64 << 20;
 
 /// Removes what is too old, and of each project what is too much, until done or stopped.
 pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
@@ -44,7 +44,7 @@ pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
 /// What the logs of a project on this plan may take; a plan that is gone counts as small.
 fn room(core: &Core, plan: &str) -> i64 {
     match core.settings.plans.get(plan) {
-        Some(plan) if plan.memory_mb > SMALL_MEMORY_MB => LARGE,
-        _ => SMALL,
+        Some(plan) if plan.memory_mb > SMALL_MEMORY_MB => MAX_LARGE_PLAN_BYTES,
+        _ => MAX_SMALL_PLAN_BYTES,
     }
 }

@@ -6,7 +6,7 @@
 use super::eager::EagerCompressor;
 use super::parallel::CompressedBatch;
 use super::variants::{PreparedVariants, compress, find_jobs};
-use crate::watch::Watch;
+use crate::change_subscription::ChangeSubscription;
 use crate::{Core, Error, Result};
 use estrade_model::coding::Coding;
 use estrade_model::error::error_chain;
@@ -37,7 +37,7 @@ pub fn run(
     stop: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let mut watch = Watch::start(&core.db);
+        let mut watch = ChangeSubscription::start(&core.db);
         let mut failed = HashSet::new();
         let mut forget = Instant::now() + RETRY_INTERVAL;
         loop {

@@ -12,9 +12,9 @@ use tokio::sync::broadcast::error::RecvError;
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A subscription to the changes from its creation on.
-pub struct Watch(Receiver<Change>);
+pub struct ChangeSubscription(Receiver<Change>);
 
-impl Watch {
+impl ChangeSubscription {
     /// Starts to listen.
     pub fn start(db: &Db) -> Self {
         Self(db.changes().subscribe())
