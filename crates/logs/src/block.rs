@@ -4,7 +4,7 @@
 //! (8 bytes, big-endian), its stream (1 byte), the length of its text (4 bytes) and its text.
 
 use crate::error::{Error, Result};
-use crate::line::{Cursor, KeptLine};
+use crate::line::{Cursor, StoredLine};
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{InstanceId, InstanceKey, LogLine};
 use estrade_store::log_blocks::{LogBlock, NewLogBlock, SPAN};
@@ -146,8 +146,8 @@ impl Unpacked<'_> {
     }
 
     /// A copy that outlives the block.
-    pub fn keep(&self) -> KeptLine {
-        KeptLine {
+    pub fn keep(&self) -> StoredLine {
+        StoredLine {
             cursor: self.cursor(),
             release: self.block.release,
             instance: Arc::clone(self.instance),

@@ -2,7 +2,7 @@
 
 use crate::block::{Unpacked, unpack};
 use crate::error::Result;
-use crate::line::{Cursor, KeptLine};
+use crate::line::{Cursor, StoredLine};
 use estrade_model::ReleaseId;
 use estrade_store::log_blocks::LogBlock;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ pub fn find_lines(
     blocks: &[LogBlock],
     filter: &LineFilter,
     after: Cursor,
-) -> Result<(Vec<Vec<KeptLine>>, usize)> {
+) -> Result<(Vec<Vec<StoredLine>>, usize)> {
     let (mut found, mut searched) = (Vec::with_capacity(blocks.len()), 0);
     for block in blocks {
         let mut lines = Vec::new();
@@ -86,7 +86,7 @@ pub fn find_lines(
 
 /// The newest, or the oldest, so many of the lines that are added.
 pub struct SelectedLines {
-    lines: BTreeMap<(i64, Cursor), KeptLine>,
+    lines: BTreeMap<(i64, Cursor), StoredLine>,
     bytes: usize,
     most: usize,
     newest: bool,
@@ -104,7 +104,7 @@ impl SelectedLines {
     }
 
     /// Adds a line, and drops those that are beyond the bounds then.
-    pub fn add(&mut self, line: KeptLine) {
+    pub fn add(&mut self, line: StoredLine) {
         self.bytes += line.text.len();
         self.lines.insert((line.at, line.cursor), line);
         while self.lines.len() > self.most || (self.bytes > MAX_BYTES && self.lines.len() > 1) {
@@ -138,7 +138,7 @@ impl SelectedLines {
     }
 
     /// In the order of time.
-    pub fn into_lines(self) -> impl DoubleEndedIterator<Item = KeptLine> {
+    pub fn into_lines(self) -> impl DoubleEndedIterator<Item = StoredLine> {
         self.lines.into_values()
     }
 }
@@ -147,8 +147,8 @@ impl SelectedLines {
 mod tests {
     use super::*;
 
-    fn line(at: i64, text: &str) -> KeptLine {
-        KeptLine {
+    fn line(at: i64, text: &str) -> StoredLine {
+        StoredLine {
             cursor: Cursor {
                 block: 1,
                 index: u32::try_from(at).unwrap(),
@@ -161,7 +161,11 @@ mod tests {
         }
     }
 
-    fn selected(most: usize, newest: bool, lines: impl IntoIterator<Item = KeptLine>) -> Vec<i64> {
+    fn selected(
+        most: usize,
+        newest: bool,
+        lines: impl IntoIterator<Item = StoredLine>,
+    ) -> Vec<i64> {
         let mut selected = SelectedLines::new(most, newest);
         lines.into_iter().for_each(|line| selected.add(line));
         selected.into_lines().map(|line| line.at).collect()

@@ -1,7 +1,7 @@
 //! Lines as they go over the wire.
 
 use crate::error::{Error, Result};
-use crate::line::KeptLine;
+use crate::line::StoredLine;
 use estrade_model::ReleaseId;
 use estrade_model::Timestamp;
 use estrade_model::log::{LegacyLine, LinesOf, Logs, ReleaseLines, StreamedLine};
@@ -16,7 +16,7 @@ struct Entry<'l> {
 }
 
 /// Lines release by release, each in the order in which they were given.
-pub fn grouped(lines: &[KeptLine]) -> Result<Logs> {
+pub fn grouped(lines: &[StoredLine]) -> Result<Logs> {
     let mut data: Vec<ReleaseLines> = Vec::new();
     let mut places: HashMap<ReleaseId, usize> = HashMap::new();
     for line in lines {
@@ -42,7 +42,7 @@ pub fn grouped(lines: &[KeptLine]) -> Result<Logs> {
 }
 
 /// A line as the first version of the API writes it.
-pub fn legacy(line: KeptLine) -> LegacyLine {
+pub fn legacy(line: StoredLine) -> LegacyLine {
     LegacyLine {
         r#type: line.stream(),
         datetime: moment(line.at),
@@ -51,7 +51,7 @@ pub fn legacy(line: KeptLine) -> LegacyLine {
 }
 
 /// A line of a stream.
-pub fn streamed(line: KeptLine) -> StreamedLine {
+pub fn streamed(line: StoredLine) -> StreamedLine {
     StreamedLine {
         release_id: line.release,
         time: line.at.to_string(),
@@ -73,8 +73,8 @@ mod tests {
     use crate::line::Cursor;
     use serde_json::json;
 
-    fn line(release: &str, at: i64, stderr: bool, text: &str) -> KeptLine {
-        KeptLine {
+    fn line(release: &str, at: i64, stderr: bool, text: &str) -> StoredLine {
+        StoredLine {
             cursor: Cursor { block: 1, index: 2 },
             release: release.repeat(24).parse().unwrap(),
             instance: "web".into(),

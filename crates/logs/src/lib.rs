@@ -21,6 +21,6 @@ pub use block::{Batch, Unpacked, unpack};
 pub use error::Error;
 pub use filter::{LineFilter, SelectedLines, find_lines};
 pub use format::{grouped, legacy, streamed};
-pub use line::{Cursor, KeptLine};
+pub use line::{Cursor, StoredLine};
 pub use merge::{join, small_runs};
 pub use window::{LineFingerprint, TailWindow, Window, nanos};

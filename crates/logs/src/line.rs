@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// A line as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptLine {
+pub struct StoredLine {
     /// Its place in the order in which lines were stored.
     pub cursor: Cursor,
     pub release: ReleaseId,
@@ -21,7 +21,7 @@ pub struct KeptLine {
     pub text: String,
 }
 
-impl KeptLine {
+impl StoredLine {
     /// The stream it was written to.
     pub fn stream(&self) -> &'static str {
         if self.stderr { "stderr" } else { "stdout" }

@@ -436,7 +436,8 @@ pub struct ProviderSettings {
 /// A provider as listed and read: everything but its key.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct KeptProvider {
+#[schema(as = KeptProvider)]
+pub struct ProviderInfo {
     /// Identifier.
     #[serde(rename = "_id")]
     pub id: ProviderId,
@@ -455,7 +456,7 @@ pub struct KeptProvider {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ProviderBody {
     /// The provider.
-    pub provider: KeptProvider,
+    pub provider: ProviderInfo,
 }
 
 /// `POST /v1/providers`.

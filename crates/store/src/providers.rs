@@ -1,13 +1,13 @@
 //! Providers of models that are kept in the database. Their keys are sealed before they come here.
 
 use crate::{Db, Record, Row, StoreError, Tx};
-use estrade_model::provider::{KeptProvider, ProviderId, ProviderSettings};
+use estrade_model::provider::{ProviderId, ProviderInfo, ProviderSettings};
 
 /// A provider as stored.
 #[derive(Debug, Clone)]
 pub struct ProviderRow {
     /// What the wire shows.
-    pub provider: KeptProvider,
+    pub provider: ProviderInfo,
     /// Its key, sealed.
     pub sealed_key: Option<Vec<u8>>,
     /// Rises with every change.
@@ -23,7 +23,7 @@ impl Record for ProviderRow {
         let sealed_key: Option<Vec<u8>> = row.take()?;
         let created_at = row.take()?;
         Ok(Self {
-            provider: KeptProvider {
+            provider: ProviderInfo {
                 id,
                 name,
                 has_key: sealed_key.is_some(),

@@ -2,7 +2,7 @@
 
 use crate::support::{MODEL, SECRET, chat, chat_response, code, key, provide};
 use estrade_mock_upstream::{MockUpstream, json as answer_json};
-use estrade_model::provider::{KeptProvider, ProviderSettings};
+use estrade_model::provider::{ProviderInfo, ProviderSettings};
 use estrade_model::{Id, Timestamp};
 use estrade_store::providers::{ProviderRow, insert_provider};
 use estrade_store::{ChangeKind, StoreError};
@@ -44,7 +44,7 @@ async fn leave(app: &TestApp, name: &str, base_url: &str, sealed_key: Option<Vec
     let settings: ProviderSettings = serde_json::from_value(settings).unwrap();
     let now = app.core().now();
     let row = Arc::new(ProviderRow {
-        provider: KeptProvider {
+        provider: ProviderInfo {
             id: Id::generate(now.millis(), 7),
             name: name.to_owned().try_into().unwrap(),
             has_key: sealed_key.is_some(),

@@ -15,14 +15,14 @@ use axum::response::Response;
 use estrade_gateway::Gateway;
 use estrade_model::id::kind;
 use estrade_model::provider::{
-    CreateProvider, KeptProvider, ProviderBody, ProviderId, UpdateProvider,
+    CreateProvider, ProviderBody, ProviderId, ProviderInfo, UpdateProvider,
 };
 use estrade_service::ai::providers;
 
 /// `GET /v1/providers`.
 #[derive(serde::Serialize, utoipa::ToSchema)]
 pub struct ProviderList {
-    providers: Vec<KeptProvider>,
+    providers: Vec<ProviderInfo>,
 }
 
 /// List providers
@@ -42,7 +42,7 @@ pub async fn list_providers(
         }
     };
     let frame = Frame::new(r#"{"providers":["#, "]}");
-    Ok(listing::respond(frame, &paging, fetch, |found: &KeptProvider| found.id).await?)
+    Ok(listing::respond(frame, &paging, fetch, |found: &ProviderInfo| found.id).await?)
 }
 
 /// Add a provider

@@ -14,7 +14,8 @@ use estrade_service::{Error, Scope, platform::releases};
 
 /// A content that is kept.
 #[derive(Debug, serde::Serialize, utoipa::ToSchema)]
-pub struct KeptBlob {
+#[schema(as = KeptBlob)]
+pub struct StoredContent {
     /// Its BLAKE3 hash.
     #[schema(value_type = String, min_length = 64, max_length = 64)]
     digest: Digest,
@@ -31,8 +32,8 @@ pub struct KeptBlob {
     params(("project_id" = String, Path), ("digest" = String, Path, description = "BLAKE3, 64 lower-case hex digits")),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
-        (status = 200, body = KeptBlob, description = "The project had it already"),
-        (status = 201, body = KeptBlob),
+        (status = 200, body = StoredContent, description = "The project had it already"),
+        (status = 201, body = StoredContent),
         (status = 400, description = "The body does not have this digest (`digest_mismatch`), or the digest is none"),
     ))]
 pub async fn put_blob(
@@ -40,7 +41,7 @@ pub async fn put_blob(
     Scoped(scope): Scoped<PlatformError>,
     Params((project, digest)): Params<(String, String), PlatformError>,
     request: Request,
-) -> Result<(StatusCode, Json<KeptBlob>), PlatformError> {
+) -> Result<(StatusCode, Json<StoredContent>), PlatformError> {
     let (is_new, kept) = receive_blob(&app, &scope, &project, &digest, request).await?;
     let status = if is_new {
         StatusCode::CREATED
@@ -57,7 +58,7 @@ pub async fn receive_blob(
     project: &str,
     digest: &str,
     request: Request,
-) -> Result<(bool, KeptBlob), ApiError> {
+) -> Result<(bool, StoredContent), ApiError> {
     // Before the body is read: a stranger's 256 MiB are not worth receiving.
     let mut incoming = releases::begin_content(&app.core, scope, project).await?;
     let digest: Digest = digest
@@ -71,5 +72,5 @@ pub async fn receive_blob(
     let received = incoming.end().await?;
     let size = received.size();
     let is_new = releases::keep_upload(&app.core, scope, received, digest).await?;
-    Ok((is_new, KeptBlob { digest, size }))
+    Ok((is_new, StoredContent { digest, size }))
 }

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response, sse};
 use estrade_model::log::{Direction, LegacyLine, Logs, Since};
 use estrade_model::{Invalid, ReleaseId};
 use estrade_service::Error;
-use estrade_service::platform::containers::logs::{self, KeptLine, LogFollower, LogQuery};
+use estrade_service::platform::containers::logs::{self, LogFollower, LogQuery, StoredLine};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -107,7 +107,7 @@ pub async fn read_logs(
 
 impl Follower for LogFollower {
     async fn next(&mut self) -> Result<Vec<sse::Event>, Error> {
-        let frame = |line: KeptLine| {
+        let frame = |line: StoredLine| {
             let frame = sse::Event::default().id(line.cursor.to_string());
             frame.json_data(logs::streamed(line)).ok()
         };

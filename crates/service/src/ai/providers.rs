@@ -6,7 +6,7 @@ use estrade_model::Invalid;
 use estrade_model::audit::Action;
 use estrade_model::error::error_chain;
 use estrade_model::provider::{
-    CreateProvider, FieldRules, KeptProvider, OfferedModel, Provider, ProviderId, ProviderKey,
+    CreateProvider, FieldRules, OfferedModel, Provider, ProviderId, ProviderInfo, ProviderKey,
     ProviderSettings, UpdateProvider,
 };
 use estrade_model::secret::Secret;
@@ -73,8 +73,8 @@ fn open(core: &Core, row: ProviderRow) -> Result<Provider> {
     Ok(with_key(row.provider, api_key))
 }
 
-fn with_key(provider: KeptProvider, api_key: Option<Secret>) -> Provider {
-    let KeptProvider { name, settings, .. } = provider;
+fn with_key(provider: ProviderInfo, api_key: Option<Secret>) -> Provider {
+    let ProviderInfo { name, settings, .. } = provider;
     let models = settings.models.0.into_iter().map(|offer| OfferedModel {
         id: offer.id.into(),
         upstream: offer.upstream.map(Into::into),
@@ -100,7 +100,7 @@ fn with_key(provider: KeptProvider, api_key: Option<Secret>) -> Provider {
 }
 
 /// Refuses a provider that could be stored but not be used.
-fn check_usable(check: Check<'_>, provider: KeptProvider, key: Option<&ProviderKey>) -> Result<()> {
+fn check_usable(check: Check<'_>, provider: ProviderInfo, key: Option<&ProviderKey>) -> Result<()> {
     let key = key.map(|key| key.0.clone());
     check(&with_key(provider, key)).map_err(|reason| Error::invalid(format!("baseURL: {reason}")))
 }
@@ -112,7 +112,7 @@ pub async fn list_providers(
     before: Option<ProviderId>,
     count: u32,
     skip: u64,
-) -> Result<Vec<KeptProvider>> {
+) -> Result<Vec<ProviderInfo>> {
     caller.require_admin_to_read()?;
     let rows = providers::list_providers(&core.db, before, count, skip).await?;
     Ok(rows.into_iter().map(|row| row.provider).collect())
@@ -123,7 +123,7 @@ pub async fn read_provider(
     core: &Core,
     caller: &Caller,
     id: ProviderId,
-) -> Result<(KeptProvider, i64)> {
+) -> Result<(ProviderInfo, i64)> {
     caller.require_admin_to_read()?;
     let row = providers::read_provider(&core.db, id)
         .await?
@@ -144,13 +144,13 @@ pub async fn create_provider(
     caller: &Caller,
     new: CreateProvider,
     check: Check<'_>,
-) -> Result<KeptProvider> {
+) -> Result<ProviderInfo> {
     let permission = caller.require_admin(core)?;
     let (id, now): (ProviderId, _) = (core.new_id()?, core.now());
     let key = new.api_key.as_ref();
     let row = ProviderRow {
         sealed_key: key.map(|key| seal(core, id, key)).transpose()?,
-        provider: KeptProvider {
+        provider: ProviderInfo {
             id,
             name: new.name,
             has_key: key.is_some(),
@@ -202,7 +202,7 @@ pub async fn update_provider(
     update: UpdateProvider,
     if_match: Option<Vec<i64>>,
     check: Check<'_>,
-) -> Result<KeptProvider> {
+) -> Result<ProviderInfo> {
     let permission = caller.require_admin(core)?;
     let now = core.now();
     if update.base_url.is_some() {

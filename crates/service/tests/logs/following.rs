@@ -4,7 +4,7 @@ use crate::stored::{release, store};
 use crate::support::{Installation, on_both_backends};
 use crate::{create, owner, texts};
 use estrade_service::platform::containers::logs::{
-    ContainerLogs, KeptLine, LogFollower, LogQuery, follow_logs,
+    ContainerLogs, LogFollower, LogQuery, StoredLine, follow_logs,
 };
 use estrade_service::platform::projects;
 use std::time::Duration;
@@ -18,7 +18,7 @@ on_both_backends! {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-async fn next(follower: &mut LogFollower) -> Vec<KeptLine> {
+async fn next(follower: &mut LogFollower) -> Vec<StoredLine> {
     timeout(LIMIT, follower.next_lines())
         .await
         .unwrap()

@@ -20,7 +20,7 @@ use crate::support::Installation;
 use estrade_model::ProjectId;
 use estrade_model::platform::Platform;
 use estrade_model::project::CreateProject;
-use estrade_service::platform::containers::logs::KeptLine;
+use estrade_service::platform::containers::logs::StoredLine;
 use estrade_service::{Core, Scope, platform::projects};
 
 /// A new person in their own scope.
@@ -41,6 +41,6 @@ async fn create(core: &Core, scope: &Scope, name: &str, plan: &str) -> ProjectId
     projects::create_project(core, scope, new).await.unwrap().id
 }
 
-fn texts(lines: &[KeptLine]) -> Vec<&str> {
+fn texts(lines: &[StoredLine]) -> Vec<&str> {
     lines.iter().map(|line| line.text.as_str()).collect()
 }

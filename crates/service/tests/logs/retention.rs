@@ -7,7 +7,7 @@ use estrade_model::ProjectId;
 use estrade_model::log::Direction;
 use estrade_service::platform::containers::logs::merging::merge;
 use estrade_service::platform::containers::logs::retention::prune;
-use estrade_service::platform::containers::logs::{ContainerLogs, KeptLine, LogQuery, read_logs};
+use estrade_service::platform::containers::logs::{ContainerLogs, LogQuery, StoredLine, read_logs};
 use estrade_service::{Core, platform::projects};
 use estrade_store::log_blocks::{LogBlock, SPAN, list_blocks_above};
 use std::time::Duration;
@@ -87,7 +87,7 @@ async fn what_is_too_old_goes(at: &Installation) {
     core.clock.advance(Duration::from_hours(31 * 24));
     prune(core, &CancellationToken::new()).await.unwrap();
     assert!(blocks(core, project).await.is_empty());
-    // Who follows has seen a number and asks for higher ones.
+    // A follower has seen a number and asks for higher ones.
     store(core, project, release('a'), &[(now(core), "z")]).await;
     assert!(blocks(core, project).await[0].number > before.number);
 }
@@ -119,7 +119,7 @@ async fn small_blocks_become_large_ones(at: &Installation) {
         let lines = read_logs(core, &ContainerLogs::default(), &ada, "shop", &query)
             .await
             .unwrap();
-        let line = |it: &KeptLine| (it.at, it.release, it.stderr, it.text.clone());
+        let line = |it: &StoredLine| (it.at, it.release, it.stderr, it.text.clone());
         let mut lines: Vec<_> = lines.iter().map(line).collect();
         lines.sort();
         lines

@@ -4,8 +4,8 @@ use estrade_model::Invalid;
 use estrade_model::amount::Amount;
 use estrade_model::call::Price;
 use estrade_model::provider::{
-    BaseUrl, CreateProvider, KeptProvider, ModelName, ModelOffer, ModelOffers, OnDisconnect,
-    PassFields, ProviderKey, ProviderName, Retries, TimeoutSeconds, UpdateProvider,
+    BaseUrl, CreateProvider, ModelName, ModelOffer, ModelOffers, OnDisconnect, PassFields,
+    ProviderInfo, ProviderKey, ProviderName, Retries, TimeoutSeconds, UpdateProvider,
 };
 use estrade_model::secret::Secret;
 use estrade_model::serde_rules::Patch;
@@ -48,7 +48,7 @@ fn named<T>(field: &str, parsed: std::result::Result<T, Invalid>) -> Result<T> {
 }
 
 impl ProviderForm {
-    pub(super) fn of(provider: &KeptProvider) -> Self {
+    pub(super) fn of(provider: &ProviderInfo) -> Self {
         let mut form = Self {
             name: provider.name.as_str().to_owned(),
             base_url: provider.settings.base_url.as_str().to_owned(),
@@ -123,7 +123,7 @@ impl ProviderForm {
     }
 
     /// What the form changes; the rest stays as it is.
-    pub(super) fn update(&self, provider: &KeptProvider) -> Result<UpdateProvider> {
+    pub(super) fn update(&self, provider: &ProviderInfo) -> Result<UpdateProvider> {
         let api_key = match self.key()? {
             Some(key) => Patch::Set(key),
             None if !self.remove_key.is_empty() => Patch::Clear,

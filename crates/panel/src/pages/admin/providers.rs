@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use estrade_model::Timestamp;
-use estrade_model::provider::{KeptProvider, ProviderId};
+use estrade_model::provider::{ProviderId, ProviderInfo};
 use estrade_server::app::AppState;
 use estrade_server::provider_sync::ProviderSync;
 use estrade_service::Error;
@@ -54,7 +54,7 @@ struct ProviderRow {
 }
 
 impl ProviderRow {
-    fn new(provider: KeptProvider) -> Self {
+    fn new(provider: ProviderInfo) -> Self {
         Self {
             id: provider.id.to_string(),
             models: provider.settings.models.0.len(),
@@ -121,7 +121,7 @@ fn new_page(visit: &Visit, form: ProviderForm, problem: String) -> ProviderPage 
     }
 }
 
-fn page_of(visit: &Visit, provider: &KeptProvider, form: ProviderForm) -> ProviderPage {
+fn page_of(visit: &Visit, provider: &ProviderInfo, form: ProviderForm) -> ProviderPage {
     ProviderPage {
         layout: visit.layout(provider.name.as_str(), Section::AdminProviders),
         title: provider.name.as_str().to_owned(),

@@ -16,7 +16,9 @@ use estrade_server::app::AppState;
 use estrade_server::context::RequestContext;
 use estrade_server::follow::{self, Follower, last_seen};
 use estrade_service::Error;
-use estrade_service::platform::containers::logs::{self, Cursor, KeptLine, LogFollower, LogQuery};
+use estrade_service::platform::containers::logs::{
+    self, Cursor, LogFollower, LogQuery, StoredLine,
+};
 use estrade_service::platform::{projects, releases};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -92,7 +94,7 @@ struct ShownLine {
 }
 
 impl ShownLine {
-    fn new(line: &KeptLine) -> Self {
+    fn new(line: &StoredLine) -> Self {
         let at = Timestamp::from_millis(line.at.div_euclid(1_000_000));
         Self {
             at: format::strftime(at, "%H:%M:%S"),
@@ -202,7 +204,7 @@ struct LineEvents(LogFollower);
 impl Follower for LineEvents {
     async fn next(&mut self) -> Result<Vec<sse::Event>, Error> {
         let lines = self.0.next_lines().await?;
-        let event = |line: KeptLine| {
+        let event = |line: StoredLine| {
             let shown = ShownLine::new(&line);
             let event = sse::Event::default().event("line");
             let event = event.id(line.cursor.to_string());

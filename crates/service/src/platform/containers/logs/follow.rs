@@ -5,7 +5,7 @@ use super::read::{BLOCKS, LogQuery, MAX_SCANNED_BYTES};
 use super::shared::ContainerLogs;
 use super::stored::find;
 use crate::{Core, Result, Scope, platform::projects};
-use estrade_logs::{Cursor, KeptLine, LineFilter};
+use estrade_logs::{Cursor, LineFilter, StoredLine};
 use estrade_model::ProjectId;
 use estrade_store::log_blocks;
 use futures_util::future::BoxFuture;
@@ -86,7 +86,7 @@ impl LogFollower {
     /// see it any more.
     ///
     /// A call that is dropped while it waits loses nothing.
-    pub fn next_lines(&mut self) -> BoxFuture<'_, Result<Vec<KeptLine>>> {
+    pub fn next_lines(&mut self) -> BoxFuture<'_, Result<Vec<StoredLine>>> {
         Box::pin(async move {
             loop {
                 // A member who was removed from the team since the stream began gets no more lines.
@@ -104,7 +104,7 @@ impl LogFollower {
     }
 
     /// The wanted lines of the next blocks; none: there are no blocks.
-    async fn read(&mut self) -> Result<Option<Vec<KeptLine>>> {
+    async fn read(&mut self) -> Result<Option<Vec<StoredLine>>> {
         let whole = self.after.index == u32::MAX;
         let above = self.after.block.saturating_sub(i64::from(!whole));
         let db = &self.core.db;

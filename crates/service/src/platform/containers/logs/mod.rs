@@ -15,7 +15,7 @@ mod shared;
 mod stored;
 
 pub use collector::LogCollector;
-pub use estrade_logs::{Cursor, KeptLine, grouped, legacy, streamed};
+pub use estrade_logs::{Cursor, StoredLine, grouped, legacy, streamed};
 pub use follow::{LogFollower, follow_logs};
 pub use read::{LogQuery, read_logs, read_logs_since};
 pub use shared::ContainerLogs;

@@ -3,7 +3,7 @@
 use super::shared::ContainerLogs;
 use super::stored::find;
 use crate::{Core, Result, Scope, platform::projects};
-use estrade_logs::{Cursor, KeptLine, LineFilter, SelectedLines};
+use estrade_logs::{Cursor, LineFilter, SelectedLines, StoredLine};
 use estrade_model::ReleaseId;
 use estrade_model::log::{Direction, Since};
 use estrade_store::log_blocks::{self, BlockRange, LogBlock};
@@ -65,7 +65,7 @@ pub async fn read_logs(
     scope: &Scope,
     project: &str,
     query: &LogQuery,
-) -> Result<Vec<KeptLine>> {
+) -> Result<Vec<StoredLine>> {
     let forward = query.direction == Direction::Forward;
     let newest = !forward || query.last_lines.is_some();
     let selected = pick(
@@ -93,7 +93,7 @@ pub async fn read_logs_since(
     scope: &Scope,
     project: &str,
     since: Option<Since>,
-) -> Result<Vec<KeptLine>> {
+) -> Result<Vec<StoredLine>> {
     let start = since.map_or(i64::MIN, |Since(first)| first);
     let filter = LineFilter::new(start, i64::MAX, None, None);
     let selected = pick(core, logs, scope, project, filter, LINES, since.is_none()).await?;

@@ -2,7 +2,7 @@
 
 use crate::settings::LOG_RETENTION;
 use crate::{Core, Error, Result};
-use estrade_logs::{Cursor, KeptLine, LineFilter, Window, find_lines, nanos};
+use estrade_logs::{Cursor, LineFilter, StoredLine, Window, find_lines, nanos};
 use estrade_store::log_blocks::{self, LogBlock};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) async fn find(
     blocks: Vec<LogBlock>,
     filter: &Arc<LineFilter>,
     after: Cursor,
-) -> Result<(Vec<Vec<KeptLine>>, usize)> {
+) -> Result<(Vec<Vec<StoredLine>>, usize)> {
     let filter = Arc::clone(filter);
     let work = tokio::task::spawn_blocking(move || find_lines(&blocks, &filter, after));
     Ok(work.await.map_err(Error::internal)??)
