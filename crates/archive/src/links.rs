@@ -24,18 +24,18 @@ impl Link {
             .as_str()
             .rsplit_once('/')
             .map_or("", |(folder, _)| folder);
-        let target = walk(&path, folder, target)?;
+        let target = normalize_target(&path, folder, target)?;
         Ok(Self { path, target })
     }
 
     pub(crate) fn hard(path: FilePath, target: &str) -> Result<Self, UnpackError> {
-        let target = walk(&path, "", target)?;
+        let target = normalize_target(&path, "", target)?;
         Ok(Self { path, target })
     }
 }
 
 /// Where `target` leads from `folder`.
-fn walk(path: &FilePath, folder: &str, target: &str) -> Result<String, UnpackError> {
+fn normalize_target(path: &FilePath, folder: &str, target: &str) -> Result<String, UnpackError> {
     let mut at: Vec<_> = folder.split('/').filter(|name| !name.is_empty()).collect();
     let mut leaves = target.starts_with('/') || target.contains(['\\', '\0']);
     for step in target.split('/') {

@@ -64,8 +64,8 @@ mod published;
 mod read;
 mod shared;
 mod staging;
+mod staging_claims;
 pub mod storage;
-mod wanted;
 
 use std::io::Write;
 use std::path::Path;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tempfile::TempPath;
 
 use super::shared::Shared;
+use super::staging_claims::StagingClaims;
 use super::storage::{ObjectStorage, PackPart};
-use super::wanted::Wanted;
 use super::{BlobLocation, ObjectId, StoredBlob, UniqueId};
 
 /// What [`Staging::publish`](super::Staging::publish) put in place.
@@ -30,18 +30,18 @@ pub struct PublishedBlobs {
     claimed: Vec<ObjectId>,
     blobs: Vec<StoredBlob>,
     /// Also those that were stored already.
-    wanted: Arc<Wanted>,
+    claims: Arc<StagingClaims>,
 }
 
 impl PublishedBlobs {
-    pub(super) fn new(store: Arc<Shared>, blobs: Vec<StoredBlob>, wanted: Wanted) -> Self {
+    pub(super) fn new(store: Arc<Shared>, blobs: Vec<StoredBlob>, claims: StagingClaims) -> Self {
         Self {
             store,
             objects: Vec::new(),
             part: None,
             claimed: Vec::new(),
             blobs,
-            wanted: Arc::new(wanted),
+            claims: Arc::new(claims),
         }
     }
 
@@ -97,7 +97,7 @@ impl PublishedBlobs {
         PublishedGuard {
             store: Arc::clone(&self.store),
             claimed: self.claimed.clone(),
-            _wanted: Arc::clone(&self.wanted),
+            _claims: Arc::clone(&self.claims),
         }
     }
 
@@ -133,7 +133,7 @@ impl Drop for PublishedBlobs {
 }
 
 fn warn_of_orphan(object: ObjectId, error: &io::Error) {
-    tracing::warn!(%object, %error, "left an orphaned blob for the next clean-up");
+    tracing::warn!(%object, %error, "left an orphaned object to garbage collection");
 }
 
 /// Published objects that a transaction needs; made by [`PublishedBlobs::hold`].
@@ -142,7 +142,7 @@ fn warn_of_orphan(object: ObjectId, error: &io::Error) {
 pub struct PublishedGuard {
     store: Arc<Shared>,
     claimed: Vec<ObjectId>,
-    _wanted: Arc<Wanted>,
+    _claims: Arc<StagingClaims>,
 }
 
 impl Drop for PublishedGuard {

@@ -9,8 +9,8 @@ use tempfile::{NamedTempFile, TempPath};
 use super::content::Body;
 use super::pack::{Finished, PackWriter, seal};
 use super::shared::Shared;
+use super::staging_claims::StagingClaims;
 use super::storage::ObjectStorage;
-use super::wanted::Wanted;
 use super::{
     BlobError, BlobLocation, Content, Digest, DigestSet, LookupError, MIN_LARGE_BYTES, ObjectId,
     PublishedBlobs, StoredBlob, UniqueId,
@@ -63,7 +63,7 @@ pub struct Staging<'k> {
     watch_new: Option<WatchNew<'k>>,
     /// The digests that need no further thought: known before, written here, or pending.
     seen: DigestSet,
-    wanted: Wanted,
+    claims: StagingClaims,
     pending: Vec<(Digest, Bytes)>,
     pending_bytes: usize,
     pack: Option<PackWriter>,
@@ -76,7 +76,7 @@ impl<'k> Staging<'k> {
     pub(super) fn new(store: Arc<Shared>, max_total: u64, find_known: FindKnown<'k>) -> Self {
         Self {
             seen: DigestSet::default(),
-            wanted: Wanted::new(Arc::clone(&store)),
+            claims: StagingClaims::new(Arc::clone(&store)),
             store,
             max_total,
             total: 0,
@@ -125,7 +125,7 @@ impl<'k> Staging<'k> {
 
     /// Keeps a content that is stored already from being forgotten until the rows are committed.
     pub fn want(&mut self, digest: Digest) {
-        self.wanted.insert(digest);
+        self.claims.insert(digest);
     }
 
     /// Adds a content that arrives piece by piece, of any size, in bounded memory.
@@ -152,7 +152,7 @@ impl<'k> Staging<'k> {
     /// share.
     pub fn publish(mut self) -> Result<PublishedBlobs, BlobError> {
         self.write_pending(None)?;
-        let mut published = PublishedBlobs::new(self.store, self.stored, self.wanted);
+        let mut published = PublishedBlobs::new(self.store, self.stored, self.claims);
         let outcome = (|| {
             let mut small = None;
             if let Some(pack) = self.pack {

@@ -37,7 +37,7 @@ impl TrustedProxies {
     pub fn client(&self, socket: IpAddr, headers: &HeaderMap) -> PeerAddr {
         let mut client = socket.to_canonical();
         let values = headers.get_all("x-forwarded-for").iter().rev();
-        self.walk(socket, values.map(HeaderValue::as_bytes), |hop| {
+        self.for_each_hop(socket, values.map(HeaderValue::as_bytes), |hop| {
             client = hop;
         });
         PeerAddr(client)
@@ -51,13 +51,13 @@ impl TrustedProxies {
         forwarded: impl Iterator<Item = &'v [u8]>,
     ) -> Vec<IpAddr> {
         let mut chain = vec![socket.to_canonical()];
-        self.walk(socket, forwarded, |hop| chain.push(hop));
+        self.for_each_hop(socket, forwarded, |hop| chain.push(hop));
         chain.reverse();
         chain
     }
 
     /// Calls `show` for every verified hop before the socket, the nearest one first.
-    fn walk<'v>(
+    fn for_each_hop<'v>(
         &self,
         socket: IpAddr,
         forwarded: impl Iterator<Item = &'v [u8]>,

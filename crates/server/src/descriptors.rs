@@ -24,7 +24,7 @@ const MIN_UPSTREAMS: usize = 1024;
 
 /// The configured limits of connections.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct ConnectionLimits {
     platform: usize,
     ai: usize,
     /// On each port.
@@ -50,7 +50,7 @@ struct MaxUpstreams {
     edge: usize,
 }
 
-impl Wanted {
+impl ConnectionLimits {
     /// The descriptors of all connections, without those of upstreams.
     fn connections(self) -> usize {
         let edge = self.edge.saturating_mul(self.edge_ports);
@@ -132,17 +132,17 @@ pub(crate) fn share_descriptors(
     let descriptors = getrlimit(Resource::Nofile).current;
     let descriptors = descriptors.and_then(|limit| usize::try_from(limit).ok());
     let descriptors = descriptors.unwrap_or(usize::MAX);
-    let wanted = Wanted {
+    let limits = ConnectionLimits {
         platform: platform.max_connections,
         ai: ai.max_connections,
         edge: edge.options.max_connections,
         edge_ports: 1 + usize::from(edge.tls_address.is_some()),
     };
-    if let Some(max) = wanted.max_upstreams(descriptors) {
+    if let Some(max) = limits.max_upstreams(descriptors) {
         edge.edge.proxy.upstreams = UpstreamBudget::new(max.edge, None);
         return UpstreamBudget::new(max.ai, None);
     }
-    let shares = wanted.shares(descriptors);
+    let shares = limits.shares(descriptors);
     for (options, share) in [
         (platform, shares.platform),
         (ai, shares.ai),
@@ -154,7 +154,7 @@ pub(crate) fn share_descriptors(
     }
     tracing::warn!(
         open_files = descriptors,
-        needed = limit_for(wanted.descriptors()),
+        needed = limit_for(limits.descriptors()),
         "the limit of open files is too low for all connections that limits.connections allows; the listeners share \
          what there is. Raise it with `ulimit -n`, or LimitNOFILE= of the systemd unit"
     );
@@ -167,8 +167,8 @@ pub(crate) fn share_descriptors(
 mod tests {
     use super::*;
 
-    fn wanted(edge_ports: usize) -> Wanted {
-        Wanted {
+    fn limits(edge_ports: usize) -> ConnectionLimits {
+        ConnectionLimits {
             platform: 10_000,
             ai: 10_000,
             edge: 10_000,
@@ -180,8 +180,8 @@ mod tests {
     fn connections_and_sockets_together_leave_descriptors_for_everything_else() {
         for descriptors in [1024, 4096, 20_000, 50_000] {
             for ports in [1, 2] {
-                assert_eq!(wanted(ports).max_upstreams(descriptors), None);
-                let shares = wanted(ports).shares(descriptors);
+                assert_eq!(limits(ports).max_upstreams(descriptors), None);
+                let shares = limits(ports).shares(descriptors);
                 // Each of them alone leaves the others what is theirs.
                 let alone = [
                     shares.platform.max_connections(),
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_listener_may_use_what_others_do_not() {
-        let shares = wanted(1).shares(20_000);
+        let shares = limits(1).shares(20_000);
         for share in [
             &shares.platform,
             &shares.ai,
@@ -216,23 +216,23 @@ mod tests {
     #[test]
     fn nothing_is_shared_when_there_is_enough() {
         for ports in [1, 2] {
-            let wanted = wanted(ports);
-            let needed = limit_for(wanted.descriptors());
-            assert_eq!(wanted.max_upstreams(needed - 2000), None);
+            let limits = limits(ports);
+            let needed = limit_for(limits.descriptors());
+            assert_eq!(limits.max_upstreams(needed - 2000), None);
             for descriptors in [needed, 524_288] {
-                let max = wanted.max_upstreams(descriptors).unwrap();
-                let all = wanted.connections() + max.ai + max.edge;
+                let max = limits.max_upstreams(descriptors).unwrap();
+                let all = limits.connections() + max.ai + max.edge;
                 assert!(all <= usable(descriptors), "{max:?}");
                 assert!(max.ai >= 10_000 && max.edge >= 10_000 * ports, "{max:?}");
             }
-            let max = wanted.max_upstreams(usize::MAX).unwrap();
+            let max = limits.max_upstreams(usize::MAX).unwrap();
             assert_eq!((max.ai, max.edge), (40_000, 40_000 * ports));
         }
     }
 
     #[test]
     fn few_descriptors_are_no_reason_to_serve_nobody() {
-        let shares = wanted(2).shares(100);
+        let shares = limits(2).shares(100);
         for share in [
             shares.platform,
             shares.ai,

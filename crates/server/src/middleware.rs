@@ -65,11 +65,11 @@ struct Inner {
     router: Router,
     metrics: ListenerMetrics,
     timeout: Duration,
-    fast: Option<Fast>,
+    fast: Option<InstalledFastPath>,
     bodies: BodyBudget,
 }
 
-struct Fast {
+struct InstalledFastPath {
     path: Box<dyn FastPath>,
     /// The series of its usual response: looking it up every time takes longer than counting.
     usual: RequestSeries,
@@ -100,7 +100,7 @@ impl<E: ErrorShape> Middleware<E> {
         let fast = fast.map(|path| {
             let (method, route) = path.usual();
             let usual = metrics.series(&method, route, StatusCode::OK);
-            Fast { path, usual }
+            InstalledFastPath { path, usual }
         });
         Self {
             inner: Arc::new(Inner {

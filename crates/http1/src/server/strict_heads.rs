@@ -70,7 +70,7 @@ enum State {
     /// So much of a body, or of a chunk and its end, is left.
     Data {
         left: u64,
-        then: Then,
+        then: NextState,
     },
     ChunkSize,
     Trailers,
@@ -81,7 +81,7 @@ enum State {
 
 /// What follows the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum NextState {
     Head,
     ChunkSize,
 }
@@ -99,8 +99,8 @@ impl MessageScanner {
                     let skipped = left.min(here);
                     at += usize::try_from(skipped).unwrap_or(usize::MAX);
                     self.state = match (left - skipped, then) {
-                        (0, Then::Head) => State::Head,
-                        (0, Then::ChunkSize) => State::ChunkSize,
+                        (0, NextState::Head) => State::Head,
+                        (0, NextState::ChunkSize) => State::ChunkSize,
                         (left, then) => State::Data { left, then },
                     };
                 }
@@ -179,7 +179,7 @@ impl MessageScanner {
             0 => State::Head,
             left => State::Data {
                 left,
-                then: Then::Head,
+                then: NextState::Head,
             },
         };
     }
@@ -196,7 +196,7 @@ fn after_size(line: &[u8]) -> State {
         // With the end of its line.
         Ok(size) => State::Data {
             left: size.saturating_add(2),
-            then: Then::ChunkSize,
+            then: NextState::ChunkSize,
         },
         // hyper refuses it.
         Err(_) => State::Opaque,

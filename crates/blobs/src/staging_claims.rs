@@ -7,12 +7,12 @@ use super::{Digest, DigestSet};
 
 /// The contents that one staging wants, whether they are stored or not; claimed while it lives.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct StagingClaims {
     store: Arc<Shared>,
     digests: DigestSet,
 }
 
-impl Wanted {
+impl StagingClaims {
     pub(super) fn new(store: Arc<Shared>) -> Self {
         Self {
             store,
@@ -28,7 +28,7 @@ impl Wanted {
     }
 }
 
-impl Drop for Wanted {
+impl Drop for StagingClaims {
     fn drop(&mut self) {
         for &digest in &self.digests {
             self.store.wanted.release(digest);
