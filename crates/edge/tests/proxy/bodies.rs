@@ -1,9 +1,10 @@
 //! Bodies in both directions: as they come, of any size, in little memory.
 
 use crate::backend::{App, always, whole};
-use crate::stage::{Stage, eventually};
+use crate::stage::Stage;
 use crate::visitor::Modern;
 use bytes::Bytes;
+use estrade_fixtures::eventually;
 use estrade_mock_upstream::{Action, chunk, send, stream_head};
 use futures_util::StreamExt;
 use http::Response;
@@ -138,7 +139,7 @@ async fn large_bodies_take_little_memory_in_both_directions() {
     let mut visitor = stage.visitor().await;
     visitor.send("GET", "/", &[], b"").await;
     visitor.head().await.unwrap();
-    // Nobody reads for a while, and nobody has to keep what comes meanwhile.
+    // The client does not read for a while, and what comes meanwhile is not buffered.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let mut length = 0;
     while let Some(chunk) = visitor.chunk().await.unwrap() {
@@ -202,7 +203,7 @@ async fn what_is_too_long_is_refused_before_it_is_read_or_while() {
         .await
         .unwrap();
     assert_eq!((page.status, seen.load(Ordering::SeqCst)), (413, 0));
-    // Nobody is told to go on with what will be refused.
+    // No client is told to go on with what will be refused.
     let mut visitor = stage.visitor().await;
     let announced = [("Content-Length", "1001"), ("Expect", "100-continue")];
     let page = visitor.request("POST", "/", &announced, b"").await.unwrap();
@@ -297,9 +298,12 @@ async fn a_visitor_that_stops_in_the_middle_of_its_body_is_not_waited_for() {
     visitor
         .send("POST", "/", &[("Content-Length", "10")], b"")
         .await;
-    eventually("it is in flight", || instances.in_flight() == 1).await;
+    eventually("it is in flight", || async { instances.in_flight() == 1 }).await;
     drop(visitor);
-    eventually("it is not any more", || instances.in_flight() == 0).await;
+    eventually("it is not any more", || async {
+        instances.in_flight() == 0
+    })
+    .await;
     stage.finish().await;
 }
 

@@ -1,7 +1,8 @@
 //! Connections to instances: kept, shared, and what happens when they fail.
 
 use crate::backend::{App, always, nowhere, ok};
-use crate::stage::{Stage, eventually};
+use crate::stage::Stage;
+use estrade_fixtures::eventually;
 use estrade_listener::UpstreamBudget;
 use estrade_mock_upstream::{Action, MockUpstream};
 use std::sync::Arc;
@@ -67,7 +68,7 @@ async fn no_more_connections_wait_than_may() {
         let mut visitor = stage.visitor().await;
         visitors.spawn(async move { visitor.get("/").await.status });
     }
-    eventually("all are asked", || app.count() == 5).await;
+    eventually("all are asked", || async { app.count() == 5 }).await;
     assert_eq!(app.open(), 5);
     go.notify_waiters();
     assert_eq!(visitors.join_all().await, [200; 5]);
@@ -98,7 +99,7 @@ async fn connections_to_instances_have_a_limit_and_idle_ones_make_room() {
         let mut visitor = stage.visitor().await;
         visitors.spawn(async move { visitor.get("/wait").await.status });
     }
-    eventually("all are asked", || app.count() == 3).await;
+    eventually("all are asked", || async { app.count() == 3 }).await;
     let refused = stage.visitor().await.get("/").await;
     assert_eq!(
         (refused.status, refused.header("retry-after")),
@@ -140,7 +141,7 @@ async fn the_least_busy_instance_is_asked() {
         let mut visitor = stage.visitor().await;
         visitors.spawn(async move { visitor.get("/").await.status });
     }
-    eventually("all are asked", || {
+    eventually("all are asked", || async {
         apps.iter().map(MockUpstream::count).sum::<usize>() == 9
     })
     .await;
@@ -150,7 +151,10 @@ async fn the_least_busy_instance_is_asked() {
     assert_eq!(instances.in_flight(), 9);
     go.notify_waiters();
     assert_eq!(visitors.join_all().await, [200; 9]);
-    eventually("nothing is in flight", || instances.in_flight() == 0).await;
+    eventually("nothing is in flight", || async {
+        instances.in_flight() == 0
+    })
+    .await;
     stage.finish().await;
 }
 
@@ -323,7 +327,7 @@ async fn when_the_visitor_goes_so_does_the_connection_to_the_instance() {
     }
     let instances = stage.edge.routes().endpoints();
     let instances = instances.instances(stage.project, release).unwrap();
-    // Nobody is told of it as long as they do not leave, so it is looked at again and again.
+    // No wake-up tells of it as long as they do not leave, so it is looked at again and again.
     let mut looks = 50;
     while !instances.drained(Duration::from_millis(100)).await {
         looks -= 1;

@@ -1,9 +1,10 @@
 //! Requests that instances answer are noted like all others.
 
 use crate::backend::ok;
-use crate::stage::{HOST, Stage, eventually};
+use crate::stage::{HOST, Stage};
 use crate::visitor::Modern;
 use estrade_edge::metrics::EdgeMetrics;
+use estrade_fixtures::eventually;
 use estrade_mock_upstream::{Action, MockUpstream, send};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -51,10 +52,10 @@ async fn every_request_is_in_the_access_log_and_in_the_numbers() {
         let mut visitor = stage.visitor().await;
         let before = app.count();
         visitor.send(method, "/never", &agent, b"").await;
-        eventually("it is asked", || app.count() > before).await;
+        eventually("it is asked", || async { app.count() > before }).await;
     }
     let lines = || fs::read_to_string(stage.access_log()).unwrap_or_default();
-    eventually("all are noted", || lines().lines().count() == 9).await;
+    eventually("all are noted", || async { lines().lines().count() == 9 }).await;
     let mut noted: Vec<_> = lines()
         .lines()
         .map(|line| {

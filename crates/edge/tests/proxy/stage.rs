@@ -213,8 +213,3 @@ async fn add_project(core: &Arc<Core>) -> ProjectId {
     insert.await.unwrap();
     id
 }
-
-/// Waits until something is so.
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    estrade_fixtures::eventually(what, || std::future::ready(is_so())).await;
-}

@@ -1,8 +1,9 @@
 //! Releases replace each other while visitors are there.
 
 use crate::backend::{App, always, ok, whole};
-use crate::stage::{Stage, eventually};
+use crate::stage::Stage;
 use crate::visitor::Modern;
+use estrade_fixtures::eventually;
 use estrade_mock_upstream::Action;
 use http::Response;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ async fn what_is_in_flight_ends_where_it_began_and_is_waited_for() {
         let mut visitor = stage.visitor().await;
         waiting.spawn(async move { visitor.request(method, "/", &[], b"").await.unwrap() });
     }
-    eventually("both are asked", || old.count() == 2).await;
+    eventually("both are asked", || async { old.count() == 2 }).await;
     stage.serve(&[new.address]).await;
     let leaving = stage.publish(before, &[]);
     let mut visitor = stage.visitor().await;
@@ -140,7 +141,7 @@ async fn fifty_switches_under_load_fail_no_request() {
                         page.text().to_owned()
                     }
                 };
-                // Nobody is ever sent back to a release that was replaced.
+                // No client is ever sent back to a release that was replaced.
                 let number: usize = text.parse().unwrap();
                 assert!(number >= last, "{number} after {last}");
                 last = number;
@@ -157,7 +158,7 @@ async fn fifty_switches_under_load_fail_no_request() {
         // From here on whoever is still sent there fails.
         drop(old);
         let so_far = asked.load(Ordering::Relaxed);
-        eventually("visitors go on", || {
+        eventually("visitors go on", || async {
             asked.load(Ordering::Relaxed) > so_far + 20
         })
         .await;

@@ -1,8 +1,9 @@
 //! Connections that become something else, as WebSocket does.
 
 use crate::backend::{App, always, ok, whole};
-use crate::stage::{HOST, Stage, eventually};
+use crate::stage::{HOST, Stage};
 use crate::visitor::Visitor;
+use estrade_fixtures::eventually;
 use estrade_mock_upstream::{Action, send};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -148,7 +149,10 @@ async fn silent_sockets_are_closed_and_there_is_an_end_to_their_number() {
     assert!(one.is_closed().await);
     let instances = stage.edge.routes().endpoints();
     let instances = instances.instances(stage.project, release).unwrap();
-    eventually("nothing is in flight", || instances.in_flight() == 0).await;
+    eventually("nothing is in flight", || async {
+        instances.in_flight() == 0
+    })
+    .await;
     drop(upgraded(&stage).await);
     stage.finish().await;
 }
