@@ -117,10 +117,10 @@ async fn trusted_proxies_are_believed_as_far_as_they_know() {
 #[tokio::test]
 async fn headers_of_one_connection_do_not_reach_the_other() {
     let stage = Stage::start().await;
-    let answer = "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\n\
+    let response = "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\n\
         Proxy-Authenticate: x\r\nTrailer: x\r\nUpgrade: h2c\r\nX-App: 1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\
         Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Late: 1\r\n\r\n";
-    let app = always(vec![send(answer)]).await;
+    let app = always(vec![send(response)]).await;
     stage.serve(&[app.address]).await;
     let asked = [
         ("Connection", "keep-alive, X-Own"),
@@ -230,7 +230,7 @@ async fn a_second_request_cannot_be_hidden_in_the_first() {
     let hidden = "GET /hidden HTTP/1.1\r\nHost: app.localhost\r\n\r\n";
     let length = hidden.len();
     for (framing, body) in [
-        // Who believes the length sees a request in the body, and who believes the chunks after it.
+        // A server that believes the length sees a request in the body, and one that believes the chunks after it.
         (
             format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n"),
             format!("0\r\n\r\n{hidden}"),
@@ -308,13 +308,13 @@ async fn visitors_may_speak_http2() {
     let modern = Modern::new(stage.address);
     let request = modern.request(Method::GET, "/x");
     let request = request.header("cookie", "a=b").header("cookie", "c=d");
-    let answer = request.header("te", "trailers").send().await.unwrap();
+    let response = request.header("te", "trailers").send().await.unwrap();
     assert_eq!(
-        (answer.version(), answer.status().as_u16()),
+        (response.version(), response.status().as_u16()),
         (http::Version::HTTP_2, 200)
     );
-    assert_eq!(answer.headers().get("x-hop"), None);
-    let text = answer.text().await.unwrap();
+    assert_eq!(response.headers().get("x-hop"), None);
+    let text = response.text().await.unwrap();
     assert!(text.starts_with("HTTP/1.1 "), "{text}");
     assert!(text.contains("\"cookie\": \"a=b; c=d\""), "{text}");
     let host = format!("\"host\": \"{HOST}:{}\"", stage.address.port());
@@ -326,8 +326,8 @@ async fn visitors_may_speak_http2() {
 #[tokio::test]
 async fn cookies_are_not_for_the_domain_that_projects_share() {
     let stage = Stage::start().await;
-    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\nSet-Cookie: a=1; Domain=.localhost; Path=/\r\nset-cookie: b=2; Domain=app.localhost\r\nset-cookie: c=3\r\n\r\nx";
-    let app = always(vec![send(answer)]).await;
+    let response = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\nSet-Cookie: a=1; Domain=.localhost; Path=/\r\nset-cookie: b=2; Domain=app.localhost\r\nset-cookie: c=3\r\n\r\nx";
+    let app = always(vec![send(response)]).await;
     stage.serve(&[app.address]).await;
     for mut visitor in both_paths(&stage).await {
         let page = visitor.request("GET", "/", &[], b"").await.unwrap();

@@ -20,8 +20,8 @@ async fn a_client_that_sends_nothing_or_half_a_head_is_dropped() {
     let server = Server::start_with(impatient()).await;
     for sent in ["", "GET /things/1 HTTP/1.1\r\nhost:", "PRI * HTTP/2.0"] {
         let started = Instant::now();
-        let answer = server.send(sent).await;
-        assert!(!answer.contains("200"), "{answer}");
+        let response = server.send(sent).await;
+        assert!(!response.contains("200"), "{response}");
         let took = started.elapsed();
         assert!(
             // The deadline is the behaviour: not before it, and long before the default.
@@ -70,16 +70,16 @@ async fn beyond_the_cap_connections_wait_for_a_busy_one() {
     sleep(Duration::from_millis(50)).await;
     let mut second = server.connect_from("127.0.0.2").await;
     second.write(get_request("/things/1")).await;
-    let answer = second.read_to_end();
-    tokio::pin!(answer);
+    let response = second.read_to_end();
+    tokio::pin!(response);
     assert!(
-        timeout(Duration::from_millis(200), answer.as_mut())
+        timeout(Duration::from_millis(200), response.as_mut())
             .await
             .is_err()
     );
     // What it was asked is answered first; then it is idle, and makes room.
     first.read_until("slow but done").await;
-    assert!(answer.await.ends_with("thing"));
+    assert!(response.await.ends_with("thing"));
     assert_eq!(first.read_to_end().await, "");
 }
 
@@ -109,7 +109,7 @@ async fn the_longest_idle_connection_makes_room() {
 
 #[tokio::test]
 async fn an_idle_connection_that_does_not_close_is_cut_off() {
-    // Two that hyper would wait for: half a head, and HTTP/2 without an answer to its PING.
+    // Two that hyper would wait for: half a head, and HTTP/2 without a response to its PING.
     let settings = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     for sent in ["GET /things/1 HTTP/1.1\r\nhost:", settings] {
         let options = ListenerOptions {
@@ -215,8 +215,8 @@ async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
         "the port is closed"
     );
     server.held.go.notify_one();
-    let answer = busy.read_to_end().await;
-    assert!(answer.ends_with("held but done"), "{answer}");
+    let response = busy.read_to_end().await;
+    assert!(response.ends_with("held but done"), "{response}");
     server.serving.await.unwrap();
 }
 

@@ -34,9 +34,9 @@ async fn a_line_that_ends_with_a_bare_lf_is_refused() {
             "GET /things/1 HTTP/1.1\r\nhost: x\r\n\n",
         ] {
             let response = server.send(format!("{before}{bad}{GET}")).await;
-            let answers: Vec<_> = response.matches("HTTP/1.1 ").collect();
+            let responses: Vec<_> = response.matches("HTTP/1.1 ").collect();
             assert_eq!(
-                answers.len(),
+                responses.len(),
                 1 + usize::from(!before.is_empty()),
                 "{response}"
             );

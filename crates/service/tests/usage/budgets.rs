@@ -1,6 +1,6 @@
 //! Budgets: never overspent, never short, also when a server dies.
 
-use crate::node::{Node, Who, books, bury_all, id, kept, number, total, until_none, whole};
+use crate::node::{CallSource, Node, books, bury_all, id, kept, number, total, until_none, whole};
 use crate::support::{Installation, on_both_backends};
 use estrade_fixtures::eventually;
 use estrade_model::admission::AdmissionError;
@@ -24,7 +24,7 @@ on_both_backends! {
 }
 
 /// Asks for many calls at once; each that is let in costs one. Returns how many were.
-async fn rush(node: &Arc<Node>, who: Who, budget: &Budget, calls: usize) -> usize {
+async fn rush(node: &Arc<Node>, who: CallSource, budget: &Budget, calls: usize) -> usize {
     let mut tasks = JoinSet::new();
     for _ in 0..calls {
         let (node, budget) = (Arc::clone(node), budget.clone());
@@ -54,7 +54,13 @@ async fn rush(node: &Arc<Node>, who: Who, budget: &Budget, calls: usize) -> usiz
 }
 
 /// Asks again and again until `most` calls were let in altogether, `before` of them earlier.
-async fn spend_the_rest(node: &Arc<Node>, who: Who, budget: &Budget, before: usize, most: usize) {
+async fn spend_the_rest(
+    node: &Arc<Node>,
+    who: CallSource,
+    budget: &Budget,
+    before: usize,
+    most: usize,
+) {
     let spent = Cell::new(before);
     eventually("the rest of the budget is spent", || async {
         if spent.get() < most {
@@ -69,7 +75,7 @@ async fn spend_the_rest(node: &Arc<Node>, who: Who, budget: &Budget, before: usi
 }
 
 async fn five_hundred_at_once_never_spend_more_than_the_budget(at: &Installation) {
-    let (who, budget) = (Who::new(), total(100));
+    let (who, budget) = (CallSource::new(), total(100));
     let node = Arc::new(Node::start(at, |_| {}).await);
     assert_eq!(rush(&node, who, &budget, 500).await, 100);
     Arc::into_inner(node).unwrap().stop().await;
@@ -87,7 +93,7 @@ async fn five_hundred_at_once_never_spend_more_than_the_budget(at: &Installation
 }
 
 async fn two_servers_share_a_budget(at: &Installation) {
-    let (who, budget) = (Who::new(), total(60));
+    let (who, budget) = (CallSource::new(), total(60));
     let nodes = [
         Arc::new(Node::start(at, |_| {}).await),
         Arc::new(Node::start(at, |_| {}).await),
@@ -106,7 +112,7 @@ async fn two_servers_share_a_budget(at: &Installation) {
 }
 
 async fn what_a_dead_server_left_is_settled_from_the_ledger(at: &Installation) {
-    let (who, budget) = (Who::new(), total(50));
+    let (who, budget) = (CallSource::new(), total(50));
     let deadline = Duration::from_secs(3);
     let node = Node::start(at, |usage| usage.deadline = deadline).await;
     let mut reservations = Vec::new();
@@ -135,7 +141,7 @@ async fn what_a_dead_server_left_is_settled_from_the_ledger(at: &Installation) {
 }
 
 async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
-    let (who, budget) = (Who::new(), total(10));
+    let (who, budget) = (CallSource::new(), total(10));
     let node = Node::start(at, |usage| usage.idle = Duration::from_mins(1)).await;
     let (held, reservation) = node.admit(&who, Some(&budget)).await.unwrap();
     bury_all(&at.core).await;
@@ -166,17 +172,17 @@ async fn alive(at: &Installation) -> Option<i64> {
     alive.fetch_one().await.ok()
 }
 
-async fn open_calls(at: &Installation, who: &Who) -> i64 {
+async fn open_calls(at: &Installation, who: &CallSource) -> i64 {
     let open = "SELECT COUNT(*) FROM calls WHERE open AND key_id = $1";
     let open = at.core.db.read(open).bind(who.key);
     open.fetch_one().await.unwrap()
 }
 
-/// Nobody could renew while the database was away, so nobody is dead because of that.
+/// No server could renew while the database was away, so none is dead because of that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_makes_nobody_dead() {
     let at = Installation::on_postgres().await;
-    let (who, of_killed, budget) = (Who::new(), Who::new(), total(10));
+    let (who, of_killed, budget) = (CallSource::new(), CallSource::new(), total(10));
     let deadline = Duration::from_secs(2);
     // First: whenever the outage ends, it most likely looks before the next one renews.
     let other = Node::start(&at, |usage| usage.deadline = deadline).await;
@@ -216,7 +222,7 @@ async fn an_outage_makes_nobody_dead() {
 }
 
 async fn what_is_given_back_of_a_lowered_budget_is_not_spent_again(at: &Installation) {
-    let who = Who::new();
+    let who = CallSource::new();
     let node = Node::start(at, |_| {}).await;
     let (mut open, before, after) = (Vec::new(), total(10), total(5));
     while let Ok(admitted) = node.admit(&who, Some(&before)).await {
@@ -243,7 +249,7 @@ async fn what_is_given_back_of_a_lowered_budget_is_not_spent_again(at: &Installa
 }
 
 async fn a_changed_budget_counts_for_the_next_call(at: &Installation) {
-    let who = Who::new();
+    let who = CallSource::new();
     let node = Node::start(at, |_| {}).await;
     for _ in 0..3 {
         let (id, reservation) = node.admit(&who, Some(&total(80))).await.unwrap();
@@ -270,13 +276,13 @@ async fn a_changed_budget_counts_for_the_next_call(at: &Installation) {
 }
 
 async fn who_stops_waiting_gives_back_what_was_set_aside(at: &Installation) {
-    let (who, budget) = (Who::new(), total(5));
+    let (who, budget) = (CallSource::new(), total(5));
     let node = Node::start(at, |_| {}).await;
     for wait in 0..40_u64 {
         let call = id();
         let admitted = node.admit_as(call, &who, Some(&budget));
         let admitted = timeout(Duration::from_micros(wait * 100), admitted).await;
-        // Who leaves is written down by the gateway as well, whatever the ledger did of it.
+        // The gateway writes down a client that leaves as well, whatever the ledger did of it.
         let reservation =
             admitted.map_or(BudgetReservation::UNCONFIRMED, |admitted| admitted.unwrap());
         node.close(&who, call, reservation, Amount::ZERO);

@@ -1,6 +1,6 @@
 //! Calls that are under way without being on record: what a server that is killed had of them is not lost.
 
-use crate::node::{Node, Who, books, call, id, number, whole};
+use crate::node::{CallSource, Node, books, call, id, number, whole};
 use crate::support::{Installation, on_both_backends};
 use estrade_fixtures::eventually;
 use estrade_model::amount::Amount;
@@ -38,7 +38,7 @@ async fn start(at: &Installation, directory: &Path) -> (Node, Relay) {
 }
 
 /// A call goes out, or has cost more by now.
-fn goes_on(node: &Node, relay: &Relay, who: &Who, id: CallId, cost: Amount) {
+fn goes_on(node: &Node, relay: &Relay, who: &CallSource, id: CallId, cost: Amount) {
     let mut calls = relay.lock().unwrap();
     calls.retain(|call| call.id != id);
     let mut call = call(who, id, node.core.now(), "model", cost);
@@ -48,7 +48,7 @@ fn goes_on(node: &Node, relay: &Relay, who: &Who, id: CallId, cost: Amount) {
     node.ledger.notify_in_flight();
 }
 
-fn ends(node: &Node, relay: &Relay, who: &Who, id: CallId, cost: Amount) {
+fn ends(node: &Node, relay: &Relay, who: &CallSource, id: CallId, cost: Amount) {
     node.close(who, id, BudgetReservation::NONE, cost);
     relay.lock().unwrap().retain(|call| call.id != id);
 }
@@ -80,7 +80,7 @@ async fn a_while() {
 }
 
 async fn what_a_killed_server_had_under_way_is_closed_at_what_it_took(at: &Installation) {
-    let (who, place) = (Who::new(), TempDir::new().unwrap());
+    let (who, place) = (CallSource::new(), TempDir::new().unwrap());
     let (node, relay) = start(at, place.path()).await;
     let ids = [id(), id(), id()];
     for id in ids {
@@ -118,7 +118,7 @@ async fn until_closed(at: &Installation, count: i64) {
 }
 
 async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
-    let (who, place) = (Who::new(), TempDir::new().unwrap());
+    let (who, place) = (CallSource::new(), TempDir::new().unwrap());
     let (node, relay) = start(at, place.path()).await;
     let id = id();
     goes_on(&node, &relay, &who, id, whole(1));
@@ -129,7 +129,7 @@ async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
     assert_eq!(kept(place.path()), quiet, "nothing had changed");
     relay.lock().unwrap().clear();
     a_while().await;
-    // Nobody said how it ended, and nothing waits to be written: then it is not kept.
+    // Its end was not reported, and nothing waits to be written: then it is not kept.
     node.die().await;
     let (heir, relay) = start(at, place.path()).await;
     assert_eq!(books(&at.core, &who).await.0, 0);
@@ -143,7 +143,7 @@ async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
 }
 
 async fn many_are_closed_too_and_only_once(at: &Installation) {
-    let (who, place) = (Who::new(), TempDir::new().unwrap());
+    let (who, place) = (CallSource::new(), TempDir::new().unwrap());
     let (node, relay) = start(at, place.path()).await;
     let calls = || Call {
         status: 0,
@@ -179,7 +179,7 @@ async fn many_are_closed_too_and_only_once(at: &Installation) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_ends_while_nothing_can_be_written_is_not_lost() {
     let at = Installation::on_postgres().await;
-    let (who, place) = (Who::new(), TempDir::new().unwrap());
+    let (who, place) = (CallSource::new(), TempDir::new().unwrap());
     let (node, relay) = start(&at, place.path()).await;
     let [ended, goes_on_id] = [id(), id()];
     goes_on(&node, &relay, &who, ended, whole(1));
@@ -205,7 +205,7 @@ async fn a_call_that_ends_while_nothing_can_be_written_is_not_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_could_not_be_written_before_the_end_is_written_after_the_next_start() {
     let at = Installation::on_postgres().await;
-    let (who, place) = (Who::new(), TempDir::new().unwrap());
+    let (who, place) = (CallSource::new(), TempDir::new().unwrap());
     let (node, relay) = start(&at, place.path()).await;
     let [known, unknown] = [id(), id()];
     goes_on(&node, &relay, &who, known, whole(1));

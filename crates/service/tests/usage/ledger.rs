@@ -1,6 +1,8 @@
 //! The ledger: every call once, whatever the database does.
 
-use crate::node::{Node, Who, books, call, id, kept, number, total, until_none, whole, workspace};
+use crate::node::{
+    CallSource, Node, books, call, id, kept, number, total, until_none, whole, workspace,
+};
 use crate::support::{Installation, on_both_backends};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
@@ -24,7 +26,7 @@ on_both_backends! {
 }
 
 async fn a_batch_that_is_written_twice_counts_once(at: &Installation) {
-    let who = Who::new();
+    let who = CallSource::new();
     let row = |_| CallRow {
         call: call(&who, id(), at.core.now(), "model", whole(1)),
         slices: Slices::default(),
@@ -49,7 +51,7 @@ async fn a_batch_that_is_written_twice_counts_once(at: &Installation) {
 
 async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
     let (scope, workspace) = workspace(at, "ada").await;
-    let who = Who {
+    let who = CallSource {
         workspace,
         key: id(),
     };
@@ -79,7 +81,7 @@ async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
 }
 
 async fn no_sum_is_too_large(at: &Installation) {
-    let who = Who::new();
+    let who = CallSource::new();
     let node = Node::start(at, |_| {}).await;
     let row = |sql| {
         at.core
@@ -109,7 +111,7 @@ async fn no_sum_is_too_large(at: &Installation) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_takes_no_writes_costs_no_call() {
     let at = Installation::on_postgres().await;
-    let (who, budget) = (Who::new(), total(10));
+    let (who, budget) = (CallSource::new(), total(10));
     let node = Node::start(&at, |_| {}).await;
     let (paid, reservation) = node.admit(&who, Some(&budget)).await.unwrap();
     at.database().set_read_only(true).await;
@@ -129,7 +131,7 @@ async fn a_database_that_takes_no_writes_costs_no_call() {
 }
 
 async fn in_strict_mode_a_call_is_on_disk_before_its_end(at: &Installation) {
-    let who = Who::new();
+    let who = CallSource::new();
     let node = Node::start(at, |usage| {
         usage.strict = true;
         usage.deadline = Duration::from_millis(600);
@@ -164,7 +166,7 @@ async fn in_strict_mode_a_call_is_on_disk_before_its_end(at: &Installation) {
 }
 
 async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
-    let who = Who::new();
+    let who = CallSource::new();
     let node = Node::start(at, |usage| {
         usage.queue = 3;
         usage.batch = Duration::from_hours(1);
@@ -195,7 +197,7 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_call_waits_for_a_silent_database_only_so_long() {
     let at = Installation::on_postgres().await;
-    let who = Who::new();
+    let who = CallSource::new();
     let node = Node::start(&at, |usage| usage.strict = true).await;
     let (id, reservation) = node.admit(&who, None).await.unwrap();
     let silence = "DO $$ BEGIN LOCK TABLE calls; PERFORM pg_sleep(10); END $$";
@@ -221,7 +223,7 @@ async fn the_end_of_a_call_waits_for_a_silent_database_only_so_long() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_database_that_says_nothing() {
     let at = Installation::on_postgres().await;
-    let (who, budget) = (Who::new(), total(10));
+    let (who, budget) = (CallSource::new(), total(10));
     let node = Node::start(&at, |usage| usage.strict = true).await;
     let silence = "DO $$ BEGIN LOCK TABLE ledger_nodes; PERFORM pg_sleep(20); END $$";
     let asks = async {

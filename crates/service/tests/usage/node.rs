@@ -70,7 +70,7 @@ impl Node {
     /// Asks for a call that may cost one.
     pub(crate) async fn admit(
         &self,
-        who: &Who,
+        who: &CallSource,
         budget: Option<&Budget>,
     ) -> Result<(CallId, BudgetReservation), AdmissionError> {
         let id = id();
@@ -81,7 +81,7 @@ impl Node {
     pub(crate) async fn admit_as(
         &self,
         id: CallId,
-        who: &Who,
+        who: &CallSource,
         budget: Option<&Budget>,
     ) -> Result<BudgetReservation, AdmissionError> {
         let estimate = CallEstimate {
@@ -102,7 +102,7 @@ impl Node {
 
     pub(crate) fn close(
         &self,
-        who: &Who,
+        who: &CallSource,
         id: CallId,
         reservation: BudgetReservation,
         cost: Amount,
@@ -114,12 +114,12 @@ impl Node {
 
 /// Whose calls they are.
 #[derive(Clone, Copy)]
-pub(crate) struct Who {
+pub(crate) struct CallSource {
     pub(crate) workspace: WorkspaceId,
     pub(crate) key: KeyId,
 }
 
-impl Who {
+impl CallSource {
     pub(crate) fn new() -> Self {
         Self {
             workspace: id(),
@@ -177,7 +177,7 @@ pub(crate) fn total(amount: i64) -> Budget {
     }
 }
 
-pub(crate) fn call(who: &Who, id: CallId, at: Timestamp, model: &str, cost: Amount) -> Call {
+pub(crate) fn call(who: &CallSource, id: CallId, at: Timestamp, model: &str, cost: Amount) -> Call {
     Call {
         id,
         workspace: who.workspace,
@@ -207,7 +207,7 @@ pub(crate) async fn number(core: &Core, sql: &'static str) -> i64 {
 }
 
 /// Calls, and the sums of costs in the ledger, in the hours and in the budget; the totals are checked on the way.
-pub(crate) async fn books(core: &Core, who: &Who) -> (i64, [i64; 3]) {
+pub(crate) async fn books(core: &Core, who: &CallSource) -> (i64, [i64; 3]) {
     assert_in_step(core).await;
     let ledger = "SELECT CAST(COALESCE(SUM(cost_nanos), 0) AS BIGINT) FROM
         (SELECT cost_nanos FROM calls WHERE NOT open

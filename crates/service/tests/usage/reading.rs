@@ -1,6 +1,6 @@
 //! What people read of the ledger, and for how long.
 
-use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
+use crate::node::{CallSource, Node, call, id, id_at, kept, number, whole, workspace};
 use crate::support::{Installation, on_both_backends};
 use estrade_ledger::retention;
 use estrade_model::call::{BudgetReservation, CallId, RowState, Span};
@@ -135,7 +135,7 @@ fn close_twelve_calls(
     for number in 0..12_i64 {
         let back = Duration::from_hours(if number < 6 { 0 } else { 24 * 40 });
         let created = now.before(back);
-        let who = Who {
+        let who = CallSource {
             workspace,
             key: keys[usize::from(number % 2 == 1)],
         };
@@ -152,7 +152,7 @@ fn close_twelve_calls(
 async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
     let (scope, workspace) = workspace(at, "ada").await;
     let node = Node::start(at, |_| {}).await;
-    let who = Who {
+    let who = CallSource {
         workspace,
         key: id(),
     };
@@ -190,7 +190,7 @@ async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
 async fn a_search_for_failed_calls_looks_at_no_others(at: &Installation) {
     let (scope, workspace) = workspace(at, "ada").await;
     let node = Node::start(at, |_| {}).await;
-    let who = Who {
+    let who = CallSource {
         workspace,
         key: id(),
     };
@@ -250,7 +250,7 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
     // Twenty calls each: today, 29 days ago, 31 days ago, 100 days ago at two hours.
     for hours in [0_u64, 29 * 24, 31 * 24, 100 * 24, 100 * 24 + 1] {
         for _ in 0..20 {
-            let who = Who {
+            let who = CallSource {
                 workspace: workspace_id,
                 key,
             };
@@ -314,7 +314,7 @@ async fn sums_that_fit_no_more_are_still_shown_and_kept(at: &Installation) {
     for (key, hours) in [0, 1, 2400, 2401].map(|it| (keys[it % 2], it as u64)) {
         let created = now.before(Duration::from_hours(hours));
         for key in [key, keys[0]] {
-            let who = Who {
+            let who = CallSource {
                 workspace: workspace_id,
                 key,
             };
@@ -387,8 +387,8 @@ async fn sums_that_fit_no_more_are_still_shown_and_kept(at: &Installation) {
 async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
     let node = Node::start(at, |usage| usage.keep_calls = 30).await;
     let now = node.core.now().start_of_day();
-    let (busy, quiet) = (Who::new(), Who::new());
-    let calls = |who: Who, hours: u64, count: usize| {
+    let (busy, quiet) = (CallSource::new(), CallSource::new());
+    let calls = |who: CallSource, hours: u64, count: usize| {
         let created = now.before(Duration::from_hours(hours));
         for _ in 0..count {
             let call = call(&who, id_at(created), created, "model", whole(1));
@@ -401,7 +401,7 @@ async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
     retention::prune(&ledger_context(&node.core), &CancellationToken::new())
         .await
         .unwrap();
-    let left = async |who: &Who| -> i64 {
+    let left = async |who: &CallSource| -> i64 {
         let sql = "SELECT CAST(SUM(calls) AS BIGINT) FROM call_blocks WHERE workspace_id = $1";
         let query = at.core.db.read(sql).bind(who.workspace);
         query.fetch_one().await.unwrap()
@@ -414,7 +414,7 @@ async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
 async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
     let (scope, workspace) = workspace(at, "ada").await;
     let node = Node::start(at, |_| {}).await;
-    let who = Who {
+    let who = CallSource {
         workspace,
         key: id(),
     };
@@ -470,14 +470,14 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
         listed.extend(page.logs.into_iter().map(|call| (call.id, call.attempts)));
     }
     assert_eq!(listed, made);
-    assert_eq!(walk(at, &scope, workspace, None).await, made);
+    assert_eq!(follow_pages(at, &scope, workspace, None).await, made);
     let rare = Some(404);
     let found: Vec<_> = made
         .iter()
         .filter(|(_, attempts)| attempts % 401 == 7)
         .copied()
         .collect();
-    assert_eq!(walk(at, &scope, workspace, rare).await, found);
+    assert_eq!(follow_pages(at, &scope, workspace, rare).await, found);
     for (id, attempts) in made.iter().step_by(37) {
         let read = read_call(&node.core, &node.ledger, &scope, workspace, *id)
             .await
@@ -501,7 +501,7 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
 }
 
 /// Everything that has a status, found by following `next` with requests that look at few calls each.
-async fn walk(
+async fn follow_pages(
     at: &Installation,
     scope: &Scope,
     workspace: WorkspaceId,

@@ -1,6 +1,6 @@
 //! The sums that pages read are those of the rows, whatever has happened to these.
 
-use crate::node::{Node, Who, bury_all, call, id, id_at, total, whole, workspace};
+use crate::node::{CallSource, Node, bury_all, call, id, id_at, total, whole, workspace};
 use crate::support::{Installation, on_both_backends};
 use estrade_ledger::retention;
 use estrade_model::call::{BudgetReservation, Span};
@@ -21,10 +21,10 @@ on_both_backends! {
 }
 
 /// Workspace, span, its beginning, and a key or model.
-type Place = (String, String, i64, String);
-type Sums = BTreeMap<Place, [i64; 4]>;
+type SumKey = (String, String, i64, String);
+type Sums = BTreeMap<SumKey, [i64; 4]>;
 
-struct Total(Place, [i64; 4]);
+struct Total(SumKey, [i64; 4]);
 
 impl Record for Total {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
@@ -113,7 +113,7 @@ pub(crate) async fn assert_in_step(core: &Core) -> usize {
     let merged = sources.iter().filter(|source| source.table == "day");
     let merged = merged.map(|source| (source.workspace.clone(), source.at.start_of_week()));
     let merged: Vec<_> = merged.collect();
-    let is_compared = |place: &Place| {
+    let is_compared = |place: &SumKey| {
         let week = (place.0.clone(), Timestamp::from_millis(place.2));
         place.1 != "week" || !merged.contains(&week)
     };
@@ -128,7 +128,7 @@ pub(crate) async fn assert_in_step(core: &Core) -> usize {
 }
 
 /// Closes a call of each hour that is named, as if it had begun so many hours ago.
-fn close_at(node: &Node, who: &Who, model: &str, hours: impl IntoIterator<Item = u64>) {
+fn close_at(node: &Node, who: &CallSource, model: &str, hours: impl IntoIterator<Item = u64>) {
     for hours in hours {
         let created = node.core.now().before(Duration::from_hours(hours));
         let call = call(who, id_at(created), created, model, whole(1));
@@ -143,11 +143,11 @@ async fn prune(node: &Node) {
 }
 
 async fn totals_follow_concurrent_writers(at: &Installation) {
-    let workspace = Who::new().workspace;
-    let people: Vec<Who> = (0..8)
-        .map(|_| Who {
+    let workspace = CallSource::new().workspace;
+    let people: Vec<CallSource> = (0..8)
+        .map(|_| CallSource {
             workspace,
-            ..Who::new()
+            ..CallSource::new()
         })
         .collect();
     let budget = total(1_000);
@@ -179,7 +179,7 @@ async fn totals_follow_concurrent_writers(at: &Installation) {
 
 /// What another server closed at its reservation is taken back when its own server closes it after all.
 async fn totals_follow_a_call_that_is_closed_again(at: &Installation) {
-    let (who, budget) = (Who::new(), total(10));
+    let (who, budget) = (CallSource::new(), total(10));
     let node = Node::start(at, |_| {}).await;
     let (id, reservation) = node.admit(&who, Some(&budget)).await.unwrap();
     bury_all(&at.core).await;
@@ -196,7 +196,7 @@ async fn totals_follow_retention(at: &Installation) {
     let (scope, workspace) = workspace(at, "ada").await;
     let owner = scope.caller.account.cast();
     let node = Node::start(at, |usage| usage.keep_calls = 20).await;
-    let keys: [Who; 3] = std::array::from_fn(|_| Who {
+    let keys: [CallSource; 3] = std::array::from_fn(|_| CallSource {
         workspace,
         key: id(),
     });
@@ -301,7 +301,7 @@ async fn shown_everywhere(core: &Core, owner: OwnerId, now: Timestamp) -> Vec<Sh
 
 async fn existing_rows_are_summed_up_by_the_migration(at: &Installation) {
     let node = Node::start(at, |_| {}).await;
-    for (number, who) in [Who::new(), Who::new()].iter().enumerate() {
+    for (number, who) in [CallSource::new(), CallSource::new()].iter().enumerate() {
         close_at(&node, who, "a", (0..3000).step_by(7 + number));
         close_at(&node, who, "b", (0..9000).step_by(501));
     }
@@ -344,8 +344,8 @@ async fn the_dearest_keys_come_first(at: &Installation) {
     let (ada, workspace_of_ada) = workspace(at, "ada").await;
     let (bob, _) = workspace(at, "bob").await;
     let node = Node::start(at, |_| {}).await;
-    let people: Vec<Who> = (0..50)
-        .map(|_| Who {
+    let people: Vec<CallSource> = (0..50)
+        .map(|_| CallSource {
             workspace: workspace_of_ada,
             key: id(),
         })

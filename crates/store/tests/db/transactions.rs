@@ -98,14 +98,14 @@ async fn a_panic_undoes_its_own_job_only(fixture: &DatabaseFixture) {
             .await
         });
     }
-    let answers = jobs.join_all().await;
-    let kept: Vec<_> = answers.iter().flatten().collect();
+    let results = jobs.join_all().await;
+    let kept: Vec<_> = results.iter().flatten().collect();
     assert_eq!(kept.len(), 54);
-    let refused = answers.iter().filter(|answer| answer.is_err());
+    let refused = results.iter().filter(|result| result.is_err());
     assert!(
         refused
             .clone()
-            .all(|answer| matches!(answer, Err(StoreError::Statement(_))))
+            .all(|result| matches!(result, Err(StoreError::Statement(_))))
     );
     assert_eq!(refused.count(), 6);
     let stored = owners(&db).await;
@@ -282,8 +282,8 @@ async fn a_full_disk_loses_nothing_that_was_answered_on_sqlite() {
         let id = format!("{number:03}{}", "x".repeat(length));
         jobs.spawn(async move { add_owner(&db, &id).await.map(|()| id) });
     }
-    let answers = jobs.join_all().await;
-    let mut kept: Vec<_> = answers.into_iter().flatten().collect();
+    let results = jobs.join_all().await;
+    let mut kept: Vec<_> = results.into_iter().flatten().collect();
     kept.sort();
     assert!(kept.len() < 200);
     assert!(owners(&db).await == kept, "stored is what was answered");
@@ -341,7 +341,7 @@ async fn connections_to_a_server_that_takes_no_writes_are_not_kept() {
     fixture.finish().await;
 }
 
-/// Nobody folds the log of SQLite but its writer.
+/// Only the writer of SQLite checkpoints its log.
 #[tokio::test]
 async fn the_write_ahead_log_stays_short() {
     let fixture = DatabaseFixture::on_sqlite();

@@ -83,9 +83,9 @@ async fn fill(at: &Installation, sql: &'static str, from: u32, count: u32, time:
 }
 
 /// How many entries are left, and the id of the oldest.
-struct Left(u64, String);
+struct Remaining(u64, String);
 
-impl Record for Left {
+impl Record for Remaining {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self(row.take()?, row.take()?))
     }
@@ -172,7 +172,7 @@ async fn the_newest_entries_of_an_owner_stay(at: &Installation) {
         let sql =
             "SELECT COUNT(*), COALESCE(MIN(id), '') FROM audit WHERE owner_id = $1 AND kind = $2";
         let read = at.core.db.read(sql).bind(owner).bind(kind);
-        let Left(count, oldest) = read.fetch_one().await.unwrap();
+        let Remaining(count, oldest) = read.fetch_one().await.unwrap();
         (count, oldest)
     };
     let id = |number: u32| format!("0000000000000000{}", 10_000_000 + number);
