@@ -119,7 +119,7 @@ impl Port {
             // Whether it ended or broke: the thread is over after it.
             let _ = ended.await;
             if thread.join().is_err() {
-                tracing::error!("a serving thread broke off");
+                tracing::error!("a worker thread panicked");
             }
         }
     }

@@ -140,11 +140,11 @@ impl SharedPack {
         let Err(error) = written.and_then(|()| file.check_name()) else {
             return Ok(part);
         };
-        // Nobody knows what the disk has of it, or it is full.
+        // It is unknown what the disk has of it, or it is full.
         let object = part.object();
         self.close(object);
         if let Err(error) = self.give_up(paths, &part) {
-            tracing::warn!(%object, %error, "left an orphaned blob for the next clean-up");
+            tracing::warn!(%object, %error, "left an orphaned object to garbage collection");
         }
         Err(naming(&paths.path(object))(error))
     }

@@ -38,7 +38,7 @@ pub(crate) struct TruncatedBody;
 
 impl fmt::Display for TruncatedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the answer of an instance broke off")
+        f.write_str("the response of an instance was cut")
     }
 }
 

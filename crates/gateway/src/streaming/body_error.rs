@@ -9,7 +9,7 @@ pub struct BodyError(pub(crate) ResponseError);
 
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the provider's answer was cut ({:?})", self.0)
+        write!(f, "the provider's response was cut ({:?})", self.0)
     }
 }
 

@@ -51,7 +51,7 @@ impl JournalFiles {
             newest.map_or((0, None), |(sequence, calls)| (sequence, Some(calls)));
         let recovered = recovered.map_or(Some(Vec::new()), Snapshot::calls);
         let recovered = recovered.unwrap_or_else(|| {
-            tracing::error!("calls that an earlier run had under way cannot be read");
+            tracing::error!("cannot read the in-flight journal of an earlier run");
             Vec::new()
         });
         let open = |path: &Path| {

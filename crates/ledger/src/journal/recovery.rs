@@ -46,7 +46,7 @@ pub(crate) async fn close_recovered(journal: &InFlightJournal, db: &Db, stop: &C
         }
     }
     if count > 0 {
-        tracing::warn!(count, "closed calls that an earlier run had under way");
+        tracing::warn!(count, "closed the in-flight calls of an earlier run");
     }
 }
 

@@ -155,7 +155,10 @@ impl JournalWriter {
             Err(error) => {
                 self.written = None;
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::error!(error = error_chain(&error), "cannot keep what is under way");
+                    tracing::error!(
+                        error = error_chain(&error),
+                        "cannot write the in-flight journal"
+                    );
                 }
             }
         }

@@ -53,7 +53,7 @@ pub async fn start_device_login(
     let client = client(address, &headers);
     let started = device_login::start(&app.core, new, &client).await?;
     let (page, code) = (panel_url(&app, &uri, &headers) + PAGE, started.user_code);
-    let answer = StartedDeviceLogin {
+    let started = StartedDeviceLogin {
         device_code: started.device_code,
         user_code: code.to_string(),
         verification_uri_complete: format!("{page}?code={code}"),
@@ -61,7 +61,7 @@ pub async fn start_device_login(
         expires_in: device_login::LIFETIME.as_secs(),
         interval: device_login::POLL_INTERVAL.as_secs(),
     };
-    Ok((no_store(), Json(answer)))
+    Ok((no_store(), Json(started)))
 }
 
 /// Get the token of a login through a browser

@@ -203,7 +203,12 @@ impl BlobCollector {
                 files,
                 packs,
             } = collected;
-            tracing::info!(contents, files, packs, "removed what nobody needs");
+            tracing::info!(
+                contents,
+                files,
+                packs,
+                "garbage collection removed contents, files and packs"
+            );
         }
         Ok(collected)
     }

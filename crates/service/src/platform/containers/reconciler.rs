@@ -236,7 +236,7 @@ impl Reconciler {
                 let task = error.id();
                 self.busy.retain(|_, (id, _)| *id != task);
                 if !error.is_cancelled() {
-                    tracing::error!(%error, "looking after a project broke off");
+                    tracing::error!(%error, "reconciling a project was aborted");
                 }
                 // The engine may have been about to make something for it.
                 self.collect_garbage_in(GC_DELAY);
@@ -451,7 +451,7 @@ fn report<T>(what: &str, done: std::result::Result<T, JoinError>) {
     if let Err(error) = done
         && !error.is_cancelled()
     {
-        tracing::error!(%error, "to {what} broke off");
+        tracing::error!(%error, "a task was aborted: to {what}");
     }
 }
 

@@ -232,7 +232,7 @@ impl Worker {
         let (id, done) = match done {
             Ok(done) => done,
             Err(error) => {
-                tracing::error!(%error, "the work on a release broke off");
+                tracing::error!(%error, "the run of a release was aborted");
                 (error.id(), RunOutcome::Settled)
             }
         };
