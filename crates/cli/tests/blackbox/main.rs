@@ -24,3 +24,4 @@ mod output;
 
 mod stopping;
 mod support;
+mod terminal;
