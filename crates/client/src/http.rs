@@ -18,6 +18,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often a request is sent at most.
 const MAX_ATTEMPTS: u32 = 4;
+/// The same when it is not answered in time: each attempt takes the whole timeout.
+const MAX_TIMED_OUT_ATTEMPTS: u32 = 2;
 /// Before the second attempt; doubled before each further one.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Longest that a server's `Retry-After` is obeyed.
@@ -202,10 +204,9 @@ impl Request {
     /// Sends it and reads the JSON of the response; one without a body is null.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T> {
         let url = self.shown_url();
-        let response = self.send().await?;
-        let bytes = read_at_most(response, MAX_RESPONSE_BYTES)
-            .await
-            .map_err(|error| unreachable(&url, &error))?
+        let bytes = self
+            .read_whole()
+            .await?
             .ok_or_else(|| ClientError::Malformed {
                 url: url.clone(),
                 reason: format!("its response is longer than {MAX_RESPONSE_BYTES} bytes"),
@@ -217,11 +218,38 @@ impl Request {
         })
     }
 
+    /// Sends it and reads the body of the response; none when that is too long. A response that breaks off counts as
+    /// an attempt that failed.
+    async fn read_whole(&self) -> Result<Option<Vec<u8>>> {
+        let mut attempts = Attempts::default();
+        loop {
+            let response = self.send_counted(&mut attempts).await?;
+            if !response.status().is_success() {
+                return Err(refusal(response).await);
+            }
+            let error = match read_at_most(response, MAX_RESPONSE_BYTES).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => unreachable(&self.shown_url(), &error),
+            };
+            let delay = self.retry_delay(Err(&error), &attempts);
+            match delay.filter(|_| self.is_repeatable()) {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => return Err(error),
+            }
+        }
+    }
+
     /// Sends it, again after a failure that may pass. Everything that is sent twice is carried out once: GET, PUT and
     /// DELETE by their nature, POST by its idempotency key.
     pub async fn send(self) -> Result<reqwest::Response> {
-        let response = self.send_any().await?;
-        if response.status().is_success() {
+        let mut attempts = Attempts::default();
+        let response = self.send_counted(&mut attempts).await?;
+        let status = response.status();
+        // Without this a DELETE that was carried out fails: its response was lost, and the next attempt finds nothing.
+        let is_deleted = self.method == Method::DELETE
+            && attempts.lost_response
+            && matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+        if status.is_success() || is_deleted {
             return Ok(response);
         }
         Err(refusal(response).await)
@@ -229,24 +257,49 @@ impl Request {
 
     /// Like [`Self::send`], but an error response is a response.
     pub async fn send_any(self) -> Result<reqwest::Response> {
+        self.send_counted(&mut Attempts::default()).await
+    }
+
+    async fn send_counted(&self, attempts: &mut Attempts) -> Result<reqwest::Response> {
         let url = self.url()?;
-        let mut attempt = 1;
         loop {
-            let outcome = self
-                .send_once(url.clone(), self.body.clone().map(Body::from))
-                .await;
-            if attempt >= self.attempts || !may_pass(&outcome) {
-                return outcome;
+            let body = self.body.clone().map(Body::from);
+            let sent = self.send_once(url.clone(), body).await;
+            attempts.made += 1;
+            attempts.lost_response |= sent.as_ref().is_err_and(|error| !error.is_connect());
+            let outcome = sent.map_err(|error| unreachable(url.as_str(), &error));
+            match self.retry_delay(outcome.as_ref(), attempts) {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => return outcome,
             }
-            tokio::time::sleep(retry_delay(&outcome, attempt)).await;
-            attempt += 1;
         }
+    }
+
+    /// Whether a server that carried it out already does not do so again.
+    fn is_repeatable(&self) -> bool {
+        self.method == Method::GET || self.idempotency_key.is_some()
+    }
+
+    /// How long to wait before another attempt; none when there shall be none.
+    fn retry_delay(
+        &self,
+        outcome: Result<&reqwest::Response, &ClientError>,
+        attempts: &Attempts,
+    ) -> Option<Duration> {
+        let max_attempts = match outcome {
+            Err(ClientError::TimedOut { .. }) if self.is_repeatable() => MAX_TIMED_OUT_ATTEMPTS,
+            Err(ClientError::TimedOut { .. }) => 1,
+            _ => MAX_ATTEMPTS,
+        };
+        let is_last = attempts.made >= max_attempts.min(self.attempts);
+        (!is_last && may_pass(outcome)).then(|| backoff(outcome, attempts.made))
     }
 
     /// Sends it once, with a body that is made while it is sent.
     pub async fn send_streamed(self, body: Body) -> Result<reqwest::Response> {
         let url = self.url()?;
-        let response = self.send_once(url, Some(body)).await?;
+        let sent = self.send_once(url.clone(), Some(body)).await;
+        let response = sent.map_err(|error| unreachable(url.as_str(), &error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -270,8 +323,7 @@ impl Request {
         format!("{}{}", self.client.server, self.path)
     }
 
-    async fn send_once(&self, url: Url, body: Option<Body>) -> Result<reqwest::Response> {
-        let shown = url.to_string();
+    async fn send_once(&self, url: Url, body: Option<Body>) -> reqwest::Result<reqwest::Response> {
         let mut request = self.client.http.request(self.method.clone(), url);
         request = request.headers(self.headers.clone());
         if let Some(token) = &self.client.token {
@@ -286,10 +338,7 @@ impl Request {
         if let Some(timeout) = self.timeout {
             request = request.timeout(timeout);
         }
-        request
-            .send()
-            .await
-            .map_err(|error| unreachable(&shown, &error))
+        request.send().await
     }
 
     fn url(&self) -> Result<Url> {
@@ -312,8 +361,16 @@ impl Request {
     }
 }
 
+/// The attempts to send one request.
+#[derive(Debug, Default)]
+struct Attempts {
+    made: u32,
+    /// Whether one of them may have been carried out without a response.
+    lost_response: bool,
+}
+
 /// Whether the same request may succeed in a moment.
-fn may_pass(outcome: &Result<reqwest::Response>) -> bool {
+fn may_pass(outcome: Result<&reqwest::Response, &ClientError>) -> bool {
     match outcome {
         Ok(response) => match response.status() {
             StatusCode::TOO_MANY_REQUESTS
@@ -324,13 +381,13 @@ fn may_pass(outcome: &Result<reqwest::Response>) -> bool {
             StatusCode::CONFLICT => response.headers().contains_key(header::RETRY_AFTER),
             _ => false,
         },
-        Err(ClientError::Unreachable { .. }) => true,
+        Err(ClientError::Unreachable { .. } | ClientError::TimedOut { .. }) => true,
         Err(_) => false,
     }
 }
 
-fn retry_delay(outcome: &Result<reqwest::Response>, attempt: u32) -> Duration {
-    let asked = outcome.as_ref().ok().and_then(|response| {
+fn backoff(outcome: Result<&reqwest::Response, &ClientError>, attempt: u32) -> Duration {
+    let asked = outcome.ok().and_then(|response| {
         let text = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
         text.parse().ok().map(Duration::from_secs)
     });
