@@ -5,6 +5,7 @@
 
 use crate::error::{ClientError, Refusal, Result};
 use crate::http::Client;
+use crate::text::take_text;
 use crate::websocket::{self, WebSocket};
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -147,28 +148,6 @@ impl ShellInput {
     }
 }
 
-/// The text that these bytes complete. The beginning of a character waits for its end; what is no UTF-8 is replaced.
-fn take_text(begun: &mut Vec<u8>, bytes: &[u8]) -> String {
-    begun.extend_from_slice(bytes);
-    let whole = std::mem::take(begun);
-    let mut text = String::with_capacity(whole.len());
-    let mut chunks = whole.utf8_chunks().peekable();
-    while let Some(chunk) = chunks.next() {
-        text.push_str(chunk.valid());
-        let rest = chunk.invalid();
-        if chunks.peek().is_none() && is_begun_character(rest) {
-            begun.extend_from_slice(rest);
-        } else if !rest.is_empty() {
-            text.push('\u{fffd}');
-        }
-    }
-    text
-}
-
-fn is_begun_character(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
-}
-
 impl ShellOutput {
     /// What comes next; an error says why nothing more does.
     pub async fn next(&mut self) -> Result<Output> {
@@ -262,27 +241,6 @@ fn ending(code: u16, reason: &str, request_id: Option<&str>) -> Result<Output> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn characters_that_come_in_pieces_are_whole() {
-        let text = "aé→😀\u{3}z";
-        for size in 1..text.len() {
-            let (mut begun, mut typed) = (Vec::new(), String::new());
-            for piece in text.as_bytes().chunks(size) {
-                typed.push_str(&take_text(&mut begun, piece));
-            }
-            assert_eq!((typed.as_str(), begun.len()), (text, 0), "{size}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_text_is_replaced_and_delays_nothing() {
-        let mut begun = Vec::new();
-        assert_eq!(take_text(&mut begun, b"a\xffb\xe9c"), "a\u{fffd}b\u{fffd}c");
-        assert_eq!(take_text(&mut begun, b"\xe2\x86"), "");
-        assert_eq!(take_text(&mut begun, b"x"), "\u{fffd}x");
-        assert!(begun.is_empty());
-    }
 
     #[test]
     fn every_input_fits_into_a_message() {

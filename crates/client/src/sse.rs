@@ -1,7 +1,11 @@
 //! Server-sent events, as they come in pieces.
 
 use crate::error::{ClientError, Result};
+use std::time::Duration;
+use tokio::time::timeout;
 
+/// A server that sends nothing for so long is gone: it sends a comment every 10 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(35);
 /// Longest event, in bytes: a stream of a hostile server takes no more memory than this.
 const MAX_EVENT_BYTES: usize = 4 << 20;
 
@@ -10,6 +14,31 @@ const MAX_EVENT_BYTES: usize = 4 << 20;
 pub struct Event {
     pub id: Option<String>,
     pub data: String,
+}
+
+/// The events of a response.
+#[derive(Debug)]
+pub struct EventStream {
+    response: reqwest::Response,
+    parser: EventParser,
+}
+
+impl EventStream {
+    pub fn new(response: reqwest::Response) -> Self {
+        Self {
+            response,
+            parser: EventParser::default(),
+        }
+    }
+
+    /// The events that come next, perhaps no whole one; none when the stream has ended or broken off, or the server is
+    /// gone without a word.
+    pub async fn next(&mut self) -> Result<Option<Vec<Event>>> {
+        match timeout(IDLE_TIMEOUT, self.response.chunk()).await {
+            Ok(Ok(Some(piece))) => self.parser.push(&piece).map(Some),
+            Ok(Ok(None) | Err(_)) | Err(_) => Ok(None),
+        }
+    }
 }
 
 /// Finds the events in the bytes of a stream.
@@ -71,6 +100,7 @@ impl EventParser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[test]
     fn events_are_found_however_they_are_cut() {
@@ -92,6 +122,33 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{size}");
         }
+    }
+
+    /// A connection of which only this end is left never says so.
+    #[tokio::test]
+    async fn a_stream_without_keep_alives_has_ended() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let (response, accepted) = tokio::join!(client.get(url).send(), async {
+            let (mut server, _) = listener.accept().await.unwrap();
+            assert!(server.read(&mut [0; 1000]).await.unwrap() > 0);
+            let head = "HTTP/1.1 200 OK\r\n\r\n: hello\n\ndata: one\n\n";
+            server.write_all(head.as_bytes()).await.unwrap();
+            server
+        });
+        let mut stream = EventStream::new(response.unwrap());
+        let mut found = Vec::new();
+        while found.is_empty() {
+            found = stream.next().await.unwrap().unwrap();
+        }
+        assert_eq!(found[0].data, "one");
+        // From here on time passes as soon as everything waits.
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        assert_eq!(stream.next().await.unwrap(), None);
+        assert_eq!(begun.elapsed().as_secs(), IDLE_TIMEOUT.as_secs());
+        drop(accepted);
     }
 
     #[test]

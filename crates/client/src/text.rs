@@ -13,6 +13,29 @@ pub fn neutralize_line(text: &str) -> String {
     neutralize(text).replace(['\n', '\t'], " ")
 }
 
+/// The text that these bytes complete. The beginning of a character waits in `begun` for its end; what is no UTF-8 is
+/// replaced.
+pub(crate) fn take_text(begun: &mut Vec<u8>, bytes: &[u8]) -> String {
+    begun.extend_from_slice(bytes);
+    let whole = std::mem::take(begun);
+    let mut text = String::with_capacity(whole.len());
+    let mut chunks = whole.utf8_chunks().peekable();
+    while let Some(chunk) = chunks.next() {
+        text.push_str(chunk.valid());
+        let rest = chunk.invalid();
+        if chunks.peek().is_none() && is_begun_character(rest) {
+            begun.extend_from_slice(rest);
+        } else if !rest.is_empty() {
+            text.push('\u{fffd}');
+        }
+    }
+    text
+}
+
+fn is_begun_character(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
+}
+
 /// Removes control sequences (ECMA-48) from a text that comes in pieces, and replaces other control characters.
 ///
 /// Every sequence ends at its final byte or at the end of the line, whichever comes first: one that is never finished
@@ -20,6 +43,8 @@ pub fn neutralize_line(text: &str) -> String {
 #[derive(Debug, Default)]
 pub struct Neutralizer {
     state: State,
+    /// The beginning of a character whose other bytes have not come yet.
+    begun: Vec<u8>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +71,18 @@ impl Neutralizer {
             }
         }
         shown
+    }
+
+    /// The next piece, as bytes of UTF-8.
+    pub fn push_bytes(&mut self, piece: &[u8]) -> String {
+        let text = take_text(&mut self.begun, piece);
+        self.push(&text)
+    }
+
+    /// What is left at the end of the bytes: a character that is cut off.
+    pub fn finish(&mut self) -> String {
+        let rest = std::mem::take(&mut self.begun);
+        self.push(&String::from_utf8_lossy(&rest))
     }
 
     fn step(&mut self, char: char) -> Option<char> {
@@ -164,6 +201,43 @@ mod tests {
         }
         assert_eq!(joined, whole);
         assert!(!whole.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn bytes_are_treated_like_the_whole_text() {
+        let text = "é\u{1b}[32m→\u{1b}]0;t😀\u{1b}\\\u{9b}x😀\n";
+        for size in 1..text.len() {
+            let (mut neutralizer, mut joined) = (Neutralizer::default(), String::new());
+            for piece in text.as_bytes().chunks(size) {
+                joined.push_str(&neutralizer.push_bytes(piece));
+            }
+            joined.push_str(&neutralizer.finish());
+            assert_eq!(joined, neutralize(text), "{size}");
+        }
+        let mut neutralizer = Neutralizer::default();
+        assert_eq!(neutralizer.push_bytes(b"a\xe2\x86"), "a");
+        assert_eq!(neutralizer.finish(), "\u{fffd}");
+    }
+
+    #[test]
+    fn characters_that_come_in_pieces_are_whole() {
+        let text = "aé→😀\u{3}z";
+        for size in 1..text.len() {
+            let (mut begun, mut typed) = (Vec::new(), String::new());
+            for piece in text.as_bytes().chunks(size) {
+                typed.push_str(&take_text(&mut begun, piece));
+            }
+            assert_eq!((typed.as_str(), begun.len()), (text, 0), "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_replaced_and_delays_nothing() {
+        let mut begun = Vec::new();
+        assert_eq!(take_text(&mut begun, b"a\xffb\xe9c"), "a\u{fffd}b\u{fffd}c");
+        assert_eq!(take_text(&mut begun, b"\xe2\x86"), "");
+        assert_eq!(take_text(&mut begun, b"x"), "\u{fffd}x");
+        assert!(begun.is_empty());
     }
 
     #[test]
