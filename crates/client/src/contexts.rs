@@ -22,7 +22,10 @@ pub struct Contexts {
     /// The one that commands use unless told otherwise.
     pub current: Option<String>,
     pub contexts: BTreeMap<String, Context>,
-    /// Which project a folder is deployed to, by its absolute path.
+    /// Which project a folder is deployed to, by the server's address and the folder's absolute path.
+    pub projects: BTreeMap<String, BTreeMap<String, String>>,
+    /// The same as earlier versions kept it, by the folder alone: for the server of the current context.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub folders: BTreeMap<String, String>,
 }
 
@@ -84,6 +87,22 @@ impl Contexts {
         })
     }
 
+    /// The project that a folder is deployed to on this server.
+    pub fn project_of(&self, server: &str, folder: &str) -> Option<&str> {
+        let before = || {
+            let (_, current) = self.current()?;
+            self.folders.get(folder).filter(|_| current.url == server)
+        };
+        let known = self.projects.get(server).and_then(|it| it.get(folder));
+        known.or_else(before).map(String::as_str)
+    }
+
+    /// Remembers the project that a folder is deployed to on this server.
+    pub fn set_project(&mut self, server: &str, folder: &str, project: &str) {
+        let of_server = self.projects.entry(server.to_owned()).or_default();
+        of_server.insert(folder.to_owned(), project.to_owned());
+    }
+
     /// Remembers a login and uses it from now on; what had this name before.
     pub fn add(&mut self, name: &str, context: Context) -> Option<Context> {
         self.current = Some(name.to_owned());
@@ -142,9 +161,7 @@ impl ContextStore {
         let path = self.path();
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Contexts::default());
-            }
+            Err(error) if is_absent(&error) => return Ok(Contexts::default()),
             Err(error) => return Err(ClientError::file(&path)(error)),
         };
         refuse_readable_by_others(&path)?;
@@ -229,6 +246,12 @@ impl ContextStore {
         }
         saved.map(|before| (kept, before))
     }
+}
+
+/// Also where the directory cannot be one, such as below `/dev/null`.
+fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
 }
 
 #[cfg(unix)]
@@ -339,6 +362,23 @@ mod tests {
         assert_eq!(serde_json::from_str::<Context>(&text).unwrap(), elsewhere);
         let nowhere = r#"{"url":"https://one","email":""}"#;
         assert!(serde_json::from_str::<Context>(nowhere).is_err());
+    }
+
+    #[test]
+    fn a_folder_belongs_to_a_project_per_server() {
+        let before = r#"{"current":"a","contexts":{"a":{"url":"https://a","email":"","token":"t"},
+            "b":{"url":"https://b","email":"","token":"t"}},"folders":{"/site":"old"}}"#;
+        let mut contexts: Contexts = serde_json::from_str(before).unwrap();
+        assert_eq!(contexts.project_of("https://a", "/site"), Some("old"));
+        assert_eq!(contexts.project_of("https://b", "/site"), None);
+        contexts.set_project("https://a", "/site", "new");
+        contexts.set_project("https://b", "/site", "other");
+        let text = serde_json::to_string(&contexts).unwrap();
+        let read: Contexts = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, contexts);
+        assert_eq!(read.project_of("https://a", "/site"), Some("new"));
+        assert_eq!(read.project_of("https://b", "/site"), Some("other"));
+        assert_eq!(read.project_of("https://b", "/"), None);
     }
 
     #[test]
