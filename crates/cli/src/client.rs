@@ -7,6 +7,7 @@
 pub mod api;
 pub mod args;
 pub mod browser_login;
+pub mod cancellation;
 pub mod chat;
 pub mod completions;
 pub mod context;
@@ -17,6 +18,7 @@ pub mod env;
 pub mod failure;
 pub mod format;
 pub mod input;
+pub mod interrupts;
 pub mod keys;
 pub mod login;
 pub mod logs;

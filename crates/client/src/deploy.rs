@@ -68,8 +68,12 @@ pub fn check_limits(folder: &Folder, limits: Limits) -> Result<()> {
     Ok(())
 }
 
-/// What is told while contents are sent.
+/// What is told while a release is made.
 pub trait SendProgress: Send + Sync {
+    /// The server is asked for the release: it may make one until [`Self::answered`], and also when that does not come.
+    fn asked(&self);
+    /// The server has made the release, or has refused to.
+    fn answered(&self, release: Option<&str>);
     /// So many contents are missing, of so many bytes together; called once per round.
     fn begin(&self, contents: usize, bytes: u64);
     /// Counts the bytes that are sent.
@@ -103,9 +107,17 @@ pub async fn create_release(
         .timeout(Some(CREATE_TIMEOUT))
         .body(&body)?;
     for _ in 0..MAX_ROUNDS {
+        progress.asked();
         let missing = match request.clone().json::<ReleaseCreated>().await {
-            Ok(created) => return Ok(created.release),
-            Err(ClientError::Refused(refusal)) if refusal.code == "missing_files" => {
+            Ok(created) => {
+                progress.answered(Some(&created.release));
+                return Ok(created.release);
+            }
+            Err(ClientError::Refused(refusal)) => {
+                progress.answered(None);
+                if refusal.code != "missing_files" {
+                    return Err(ClientError::Refused(refusal));
+                }
                 refusal.missing
             }
             Err(error) => return Err(error),

@@ -1,12 +1,13 @@
 //! `estrade deploy`: a folder becomes a release.
 
-use super::failure::INTERRUPTED;
+use super::cancellation::{Stage, StageProgress, cancel};
+use super::interrupts::Interrupts;
 use super::progress::ByteProgress;
 use super::projects::{create_project, path_of};
 use super::prompt;
 use super::release_watch::watch;
 use super::releases::exit_code;
-use super::selection::{ProjectFile, remembered};
+use super::selection::{ProjectFile, remember, remembered};
 use super::session::Session;
 use clap::Args;
 use estrade_buildpacks::{Settings, Sources, detect};
@@ -14,21 +15,15 @@ use estrade_client::deploy::{ReleaseOptions, check_limits, create_release};
 use estrade_client::folder::{self, Folder};
 use estrade_client::server_info::{Limits, ServerInfo};
 use estrade_client::text::neutralize_line;
-use estrade_client::url::segment;
 use estrade_client::wire::{ProjectBody, ProjectCreated, ReleaseBody};
 use estrade_client::{Client, ClientError, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::borrow::Cow;
 use std::error::Error;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// How long it is tried to cancel a release.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+use tokio::sync::watch;
 
 /// `estrade deploy`.
 #[derive(Debug, Args)]
@@ -36,7 +31,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 Examples:
   estrade deploy                               the folder you are in
   estrade deploy dist --project my-site --message 'New prices'
-  URL=$(estrade deploy --project my-app --create --yes)
+  URL=$(estrade deploy --project my-app --yes)
 
 Only files that the server does not have are sent. What .gitignore, .dockerignore and .estradeignore name is
 left out. The project is named by --project, by `project` in estrade.json, or asked for once and remembered.
@@ -55,7 +50,7 @@ pub struct DeployArgs {
     /// What it runs on [default: the project's; of a new project: detected]
     #[arg(long)]
     platform: Option<String>,
-    /// Make the project if there is none
+    /// Make the project if there is none, without a question
     #[arg(long)]
     create: bool,
     /// The plan of a new project
@@ -73,17 +68,9 @@ pub struct DeployArgs {
     /// Deploy again whenever something in the folder changes, until Ctrl-C
     #[arg(long, conflicts_with = "detach")]
     pub watch: bool,
-    /// Do not ask
+    /// Answer yes to every question: makes the project if there is none
     #[arg(long, short)]
     yes: bool,
-}
-
-/// What Ctrl-C has to cancel.
-#[derive(Default)]
-struct Created {
-    /// Whether the server was asked for a release. It makes one also when nobody waits for its response.
-    is_asked: AtomicBool,
-    release: OnceLock<String>,
 }
 
 impl DeployArgs {
@@ -96,35 +83,45 @@ impl DeployArgs {
 /// How a deployment ended.
 pub enum Outcome {
     Ended(ExitCode),
-    /// By Ctrl-C.
+    /// By a signal.
     Interrupted(ExitCode),
 }
 
 pub async fn run(args: &DeployArgs, session: &Session<'_>) -> anyhow::Result<ExitCode> {
-    let client = session.client().await?;
-    match deploy_once(args, session, &client).await? {
+    let mut interrupts = Interrupts::listen()?;
+    let client = tokio::select! {
+        client = session.client() => client?,
+        code = interrupts.next() => return Ok(ExitCode::from(code)),
+    };
+    match deploy_once(args, session, &client, &mut interrupts).await? {
         Outcome::Ended(code) | Outcome::Interrupted(code) => Ok(code),
     }
 }
 
-/// Deploys the folder; Ctrl-C cancels the release.
+/// Deploys the folder; an interrupt cancels the release.
 pub async fn deploy_once(
     args: &DeployArgs,
     session: &Session<'_>,
     client: &Client,
+    interrupts: &mut Interrupts,
 ) -> anyhow::Result<Outcome> {
-    let created = Created::default();
-    tokio::select! {
-        outcome = deploy(args, session, client, &created) => outcome.map(Outcome::Ended),
-        _ = tokio::signal::ctrl_c() => cancel(session, client, &created).await.map(Outcome::Interrupted),
-    }
+    let stage = watch::Sender::new(Stage::default());
+    let deploying = deploy(args, session, client, &stage);
+    tokio::pin!(deploying);
+    let code = tokio::select! {
+        outcome = &mut deploying => return outcome.map(Outcome::Ended),
+        code = interrupts.next() => code,
+    };
+    let printer = session.output.printer;
+    cancel(deploying, &stage, client, printer, interrupts).await;
+    Ok(Outcome::Interrupted(ExitCode::from(code)))
 }
 
 async fn deploy(
     args: &DeployArgs,
     session: &Session<'_>,
     client: &Client,
-    created: &Created,
+    stage: &watch::Sender<Stage>,
 ) -> anyhow::Result<ExitCode> {
     let root = args
         .path
@@ -161,10 +158,15 @@ async fn deploy(
         port: args.port.or(file.port),
         message: args.message.clone(),
     };
-    let release = send(session, client, &project, folder, &options, created).await?;
-    // Set once: this is the only place.
-    let _ = created.release.set(release.clone());
-    remember(args, &file, session, &root, &project)?;
+    let release = send(session, client, &project, folder, &options, stage).await?;
+    // The release is made, whatever becomes of a file here.
+    if file.project.is_none()
+        && let Err(error) = remember(session, &root, &project)
+    {
+        output.printer.warning(neutralize_line(&format!(
+            "which project this folder is deployed to is not remembered: {error}"
+        )));
+    }
     if args.detach {
         let document = json!({"release": {"_id": release}, "url": url});
         if output.is_json() {
@@ -223,7 +225,7 @@ async fn send(
     project: &str,
     folder: Folder,
     options: &ReleaseOptions,
-    created: &Created,
+    stage: &watch::Sender<Stage>,
 ) -> anyhow::Result<String> {
     let printer = session.output.printer;
     let reading = ByteProgress::new(printer, "reading");
@@ -234,10 +236,12 @@ async fn send(
         digests.map(|digests| (folder, digests))
     });
     let (folder, digests) = hashed.await??;
-    let sending = ByteProgress::new(printer, "sending");
-    created.is_asked.store(true, Ordering::Relaxed);
+    let sending = StageProgress {
+        shown: ByteProgress::new(printer, "sending"),
+        stage,
+    };
     let made = create_release(client, project, &folder, &digests, options, &sending).await;
-    sending.clear();
+    sending.shown.clear();
     Ok(made?)
 }
 
@@ -251,8 +255,10 @@ pub async fn scan(root: PathBuf) -> Result<Folder> {
 async fn read_limits(client: &Client) -> Result<Limits> {
     match ServerInfo::read(client).await {
         Ok(info) => Ok(info.limits),
-        Err(error @ (ClientError::Unreachable { .. } | ClientError::TimedOut { .. })) => Err(error),
-        Err(_) => Ok(Limits::default()),
+        Err(ClientError::Refused(refusal)) if matches!(refusal.status, 401 | 404 | 405) => {
+            Ok(Limits::default())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -290,33 +296,6 @@ fn suggest_name(root: &Path) -> String {
     name.trim_matches('-').chars().take(50).collect()
 }
 
-/// Remembers where the folder belongs, unless it says so itself. `--project` counts for a folder that was not deployed
-/// before; later it means this one time.
-fn remember(
-    args: &DeployArgs,
-    file: &ProjectFile,
-    session: &Session<'_>,
-    root: &Path,
-    project: &str,
-) -> Result<()> {
-    let Ok(store) = session.store() else {
-        return Ok(());
-    };
-    let is_known = match remembered(session, root)? {
-        Some(before) => args.project.is_some() || before == project,
-        None => file.project.is_some(),
-    };
-    if is_known {
-        return Ok(());
-    }
-    store.change(|contexts| {
-        contexts
-            .folders
-            .insert(root.display().to_string(), project.to_owned());
-        Ok(())
-    })
-}
-
 /// Makes the project that is deployed to; its address.
 async fn make_project(
     args: &DeployArgs,
@@ -333,7 +312,7 @@ async fn make_project(
             .platform
             .to_string(),
     };
-    if !args.create {
+    if !args.create && !args.yes {
         if !prompt::can_ask() {
             return Err(without_project(not_found, project).into());
         }
@@ -341,8 +320,7 @@ async fn make_project(
             "There is no project {project}. Make it ({platform}, plan {})?",
             args.plan
         );
-        let is_confirmed = args.yes;
-        prompt::ask_aside(move || prompt::confirm(&question, is_confirmed)).await?;
+        prompt::ask_aside(move || prompt::confirm(&question, false)).await?;
     }
     let body = json!({"name": project, "platform": platform, "planID": args.plan});
     let document = create_project(client, &body).await?;
@@ -363,38 +341,6 @@ fn without_project(not_found: ClientError, project: &str) -> ClientError {
         }
         other => other,
     }
-}
-
-/// Ends a deployment that was interrupted.
-async fn cancel(
-    session: &Session<'_>,
-    client: &Client,
-    created: &Created,
-) -> anyhow::Result<ExitCode> {
-    let printer = &session.output.printer;
-    match created.release.get() {
-        None if created.is_asked.load(Ordering::Relaxed) => printer.warning(
-            "stopped; a release may have been made all the same: `estrade releases list` shows it, `estrade releases cancel ID` ends it",
-        ),
-        None => printer.note("\nstopped; no release was made, and what was sent is kept for a day"),
-        Some(release) => {
-            let path = format!("/v2/releases/{}/cancel", segment(release)?);
-            let body = json!({});
-            let outcome = tokio::select! {
-                outcome = client.post::<Value>(&path, &body) => outcome.map_err(|error| error.to_string()),
-                () = tokio::time::sleep(CANCEL_TIMEOUT) => Err("the server does not answer".to_owned()),
-                _ = tokio::signal::ctrl_c() => Err("stopped again".to_owned()),
-            };
-            let release = neutralize_line(release);
-            match outcome {
-                Ok(_) => printer.note(format_args!("\ncanceled release {release}")),
-                Err(error) => printer.warning(neutralize_line(&format!(
-                    "release {release} was not canceled: {error}"
-                ))),
-            }
-        }
-    }
-    Ok(ExitCode::from(INTERRUPTED))
 }
 
 /// A folder as the detection of platforms sees it.

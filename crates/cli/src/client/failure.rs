@@ -19,6 +19,9 @@ pub const UNAVAILABLE: u8 = 6;
 pub const RELEASE_FAILED: u8 = 7;
 /// Stopped by Ctrl-C, as shells count it.
 pub const INTERRUPTED: u8 = 130;
+/// Stopped by SIGTERM, as shells count it.
+#[cfg(unix)]
+pub const TERMINATED: u8 = 143;
 
 /// Says on stderr what went wrong and what to do.
 pub fn report(error: &anyhow::Error, printer: &Printer) -> ExitCode {

@@ -1,7 +1,6 @@
 //! Progress bars of a deployment, on stderr and only where somebody sees them.
 
 use crate::printer::Printer;
-use estrade_client::deploy::SendProgress;
 use estrade_client::upload::SentBytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -51,10 +50,9 @@ impl ByteProgress {
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
-}
 
-impl SendProgress for ByteProgress {
-    fn begin(&self, contents: usize, bytes: u64) {
+    /// So many contents are sent.
+    pub fn begin(&self, contents: usize, bytes: u64) {
         let (count, size) = (
             super::format::count(contents, "file"),
             super::format::bytes(bytes),
@@ -64,7 +62,8 @@ impl SendProgress for ByteProgress {
         self.start(bytes);
     }
 
-    fn sent_bytes(&self) -> SentBytes {
+    /// Counts their bytes.
+    pub fn sent_bytes(&self) -> SentBytes {
         let bar = self.bar.clone();
         Arc::new(move |bytes: i64| {
             if bytes >= 0 {

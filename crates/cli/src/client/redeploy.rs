@@ -2,6 +2,7 @@
 
 use super::deploy::{DeployArgs, Outcome, deploy_once, scan};
 use super::failure;
+use super::interrupts::Interrupts;
 use super::session::Session;
 use estrade_client::folder::FolderFile;
 use estrade_client::{ClientError, Result};
@@ -12,21 +13,25 @@ use std::time::Duration;
 /// How often the folder is looked at.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs until Ctrl-C. A deployment that fails is reported and the next change waited for.
+/// Runs until it is interrupted. A deployment that fails is reported and the next change waited for.
 pub async fn run(args: &DeployArgs, session: &Session<'_>) -> anyhow::Result<ExitCode> {
     if session.output.is_json() {
         let reason = "--json prints one document, and --watch never ends; use one of them";
         return Err(ClientError::Usage(reason.to_owned()).into());
     }
-    let client = session.client().await?;
+    let mut interrupts = Interrupts::listen()?;
+    let client = tokio::select! {
+        client = session.client() => client?,
+        code = interrupts.next() => return Ok(ExitCode::from(code)),
+    };
     let printer = &session.output.printer;
     let mut is_first = true;
     loop {
         let deployed = tokio::select! {
             deployed = list(args.path()) => deployed?,
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(failure::INTERRUPTED)),
+            code = interrupts.next() => return Ok(ExitCode::from(code)),
         };
-        match deploy_once(args, session, &client).await {
+        match deploy_once(args, session, &client, &mut interrupts).await {
             Ok(Outcome::Interrupted(code)) => return Ok(code),
             Ok(Outcome::Ended(_)) => {}
             // No change of a file gives what the command line lacks.
@@ -39,7 +44,7 @@ pub async fn run(args: &DeployArgs, session: &Session<'_>) -> anyhow::Result<Exi
         printer.note("waiting for changes; Ctrl-C ends it");
         tokio::select! {
             () = wait_for_change(args.path(), deployed) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(failure::INTERRUPTED)),
+            code = interrupts.next() => return Ok(ExitCode::from(code)),
         }
     }
 }

@@ -71,9 +71,9 @@ pub fn name_and_value(
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ProjectFile {
-    /// `project`, or as other clients of this API family write it, `app`.
-    #[serde(alias = "app")]
     pub project: Option<String>,
+    /// The same as other clients of this API family write it.
+    app: Option<String>,
     pub platform: Option<String>,
     pub port: Option<u16>,
 }
@@ -93,19 +93,66 @@ impl ProjectFile {
             file.read_to_end(&mut bytes)
                 .map_err(ClientError::file(&path))?;
             let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-            return serde_json::from_slice(bytes)
+            return Self::parse(bytes)
                 .map_err(|error| ClientError::Usage(format!("{}: {error}", path.display())));
         }
         Ok(Self::default())
     }
+
+    fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
+        let mut file: Self = serde_json::from_slice(bytes)?;
+        file.project = file.project.or(file.app.take());
+        Ok(file)
+    }
 }
 
-/// The project that a folder was deployed to.
+/// The project that a folder was deployed to on the server that is meant.
 pub fn remembered(session: &Session<'_>, folder: &Path) -> Result<Option<String>> {
     // Without a home directory nothing is remembered.
     let Ok(store) = session.store() else {
         return Ok(None);
     };
-    let contexts = store.load()?;
-    Ok(contexts.folders.get(&folder.display().to_string()).cloned())
+    let target = session.target()?;
+    let contexts = match store.load() {
+        Ok(contexts) => contexts,
+        // A token of the environment needs no file.
+        Err(_) if !target.is_stored => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let project = contexts.project_of(&target.server, &folder.display().to_string());
+    Ok(project.map(str::to_owned))
+}
+
+/// Remembers the project that a folder was deployed to, unless there is one: another `--project` later means that one
+/// time. A command with a token of its environment leaves no file behind.
+pub fn remember(session: &Session<'_>, folder: &Path, project: &str) -> Result<()> {
+    let target = session.target()?;
+    let Ok(store) = session.store() else {
+        return Ok(());
+    };
+    if !target.is_stored || remembered(session, folder)?.is_some() {
+        return Ok(());
+    }
+    store.change(|contexts| {
+        contexts.set_project(&target.server, &folder.display().to_string(), project);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_file_may_name_its_project_for_several_clients() {
+        for (text, project) in [
+            (r#"{"project": "a", "app": "b"}"#, Some("a")),
+            (r#"{"app": "b", "project": "a"}"#, Some("a")),
+            (r#"{"app": "b", "other": 1}"#, Some("b")),
+            (r#"{"port": 80}"#, None),
+        ] {
+            let file = ProjectFile::parse(text.as_bytes()).unwrap();
+            assert_eq!(file.project.as_deref(), project, "{text}");
+        }
+    }
 }
