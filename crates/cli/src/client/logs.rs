@@ -6,7 +6,7 @@ use super::selection::ProjectOption;
 use super::session::Session;
 use clap::Args;
 use estrade_client::http::Request;
-use estrade_client::sse::EventParser;
+use estrade_client::sse::{Event, EventStream};
 use estrade_client::text::neutralize_line;
 use estrade_client::url::segment;
 use estrade_client::wire::{Logs, StreamedLine};
@@ -20,7 +20,12 @@ use std::time::Duration;
 
 /// How often a broken stream is resumed before the command gives up.
 const MAX_RECONNECTS: u32 = 8;
+/// Before the first attempt to resume it; doubled before each further one.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
+/// Longest of these. All together a server has about a minute for its restart.
+const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(8);
+/// How long a server may take to begin the stream.
+const OPEN_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// `estrade logs`.
 #[derive(Debug, Args)]
@@ -121,41 +126,76 @@ fn show_line(nanos: u128, text: &str) -> String {
     format!("{} {text}", Timestamp::from_millis(millis))
 }
 
-/// Prints lines as they come. A stream that breaks is resumed after the last line that was seen.
+/// Prints lines as they come. A stream that breaks is resumed after the last line that was seen, also when the server is
+/// away for a while.
 async fn follow(request: Request, session: &Session<'_>) -> anyhow::Result<()> {
     let request = request.query("follow", true).timeout(None);
-    let (mut last_seen, mut failures) = (None, 0);
+    let server = session.target()?.server;
+    let mut last_seen = None;
+    let (mut was_open, mut failures) = (false, 0);
     loop {
-        let mut attempt = request.clone();
-        if let Some(Ok(id)) = last_seen.as_deref().map(HeaderValue::from_str) {
-            attempt = attempt.header(HeaderName::from_static("last-event-id"), id);
-        }
-        let mut response = attempt.send().await?;
-        let mut parser = EventParser::default();
-        while let Ok(Some(piece)) = response.chunk().await {
-            for event in parser.push(&piece)? {
-                failures = 0;
-                let Ok(line) = serde_json::from_str::<StreamedLine>(&event.data) else {
-                    continue;
-                };
-                let shown = show_line(line.time.parse().unwrap_or_default(), &line.entry);
-                if !crate::printer::write(format!("{shown}\n").as_bytes())? {
-                    return Ok(());
+        let mut error = lost(&server, "the server ends the stream again and again");
+        match open(&request, last_seen.as_deref(), &server).await {
+            Ok(mut stream) => {
+                was_open = true;
+                while let Some(events) = stream.next().await? {
+                    for event in events {
+                        failures = 0;
+                        if !print_event(&event)? {
+                            return Ok(());
+                        }
+                        last_seen = event.id.or(last_seen);
+                    }
                 }
-                last_seen = event.id.or(last_seen);
             }
+            Err(broken) if was_open && may_pass(&broken) => error = broken,
+            Err(broken) => return Err(broken.into()),
         }
         failures += 1;
         if failures > MAX_RECONNECTS {
-            let reason = "the server ends the stream again and again";
-            return Err(ClientError::Unreachable {
-                url: session.target()?.server,
-                cause: reason.to_owned(),
-            }
-            .into());
+            return Err(error.into());
         }
-        tokio::time::sleep(RECONNECT_DELAY).await;
+        let delay = RECONNECT_DELAY * (1 << (failures - 1));
+        tokio::time::sleep(delay.min(MAX_RECONNECT_DELAY)).await;
     }
+}
+
+/// The stream after the line with this id.
+async fn open(request: &Request, last_seen: Option<&str>, server: &str) -> Result<EventStream> {
+    let mut attempt = request.clone();
+    if let Some(Ok(id)) = last_seen.map(HeaderValue::from_str) {
+        attempt = attempt.header(HeaderName::from_static("last-event-id"), id);
+    }
+    let sent = tokio::time::timeout(OPEN_TIMEOUT, attempt.send()).await;
+    let late = |_| ClientError::TimedOut {
+        url: server.to_owned(),
+    };
+    sent.map_err(late)?.map(EventStream::new)
+}
+
+/// Whether a server that is about to restart, or has just done so, answers like this.
+fn may_pass(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => true,
+        ClientError::Refused(refusal) => matches!(refusal.status, 429 | 502..=504),
+        _ => false,
+    }
+}
+
+fn lost(server: &str, cause: &str) -> ClientError {
+    ClientError::Unreachable {
+        url: server.to_owned(),
+        cause: cause.to_owned(),
+    }
+}
+
+/// Prints a line; whether somebody still reads.
+fn print_event(event: &Event) -> anyhow::Result<bool> {
+    let Ok(line) = serde_json::from_str::<StreamedLine>(&event.data) else {
+        return Ok(true);
+    };
+    let shown = show_line(line.time.parse().unwrap_or_default(), &line.entry);
+    Ok(crate::printer::write(format!("{shown}\n").as_bytes())?)
 }
 
 #[cfg(test)]
