@@ -3,7 +3,7 @@
 use super::output::Output;
 use estrade_client::text::neutralize;
 use estrade_client::url::segment;
-use estrade_client::wire::{BuildLogs, ReleaseBody};
+use estrade_client::wire::{BuildLine, BuildLogs, ReleaseBody};
 use estrade_client::{Client, Result};
 use reqwest::Method;
 use serde_json::Value;
@@ -77,15 +77,41 @@ impl BuildLog<'_> {
                 .maybe_query("since", self.since.as_ref())
                 .json()
                 .await?;
-            let Some(last) = logs.build_output.last() else {
+            let new = lines_after(self.since.as_deref(), logs.build_output);
+            let Some(last) = new.last() else {
                 return Ok(());
             };
             self.since = Some(last.created_at.clone());
-            for line in &logs.build_output {
+            for line in &new {
                 output
                     .printer
                     .note(neutralize(line.line.trim_end_matches('\n')));
             }
         }
+    }
+}
+
+/// The lines after this time. Without this a server that ignores `since` would be asked for the same lines for ever.
+/// Times are UTC with as many digits each, so that they are in the order of their texts.
+fn lines_after(since: Option<&str>, mut lines: Vec<BuildLine>) -> Vec<BuildLine> {
+    lines.retain(|line| since.is_none_or(|since| line.created_at.as_str() > since));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_come_again_are_not_new() {
+        let line = |second: u32| BuildLine {
+            line: String::new(),
+            created_at: format!("2026-11-15T01:02:{second:02}.000Z"),
+        };
+        let after = |since, lines| lines_after(since, lines).len();
+        assert_eq!(after(None, vec![line(1), line(2)]), 2);
+        let since = line(2).created_at;
+        assert_eq!(after(Some(&since), vec![line(1), line(2), line(3)]), 1);
+        assert_eq!(after(Some(&since), vec![line(1), line(2)]), 0);
     }
 }
