@@ -1,16 +1,22 @@
 //! `estrade api METHOD PATH`: one request, as it is.
 
 use super::failure::of_status;
+use super::output::Output;
 use super::session::Session;
 use crate::printer::write;
 use anyhow::Context;
 use clap::Args;
-use estrade_client::text::neutralize;
+use estrade_client::text::{Neutralizer, neutralize};
 use estrade_client::{ClientError, Result};
 use reqwest::Method;
 use reqwest::header::{self, HeaderName, HeaderValue};
+use serde::de::IgnoredAny;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
+
+/// Longest document that `--json` takes.
+const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+const BROKEN_OFF: &str = "the response broke off";
 
 /// `estrade api`.
 #[derive(Debug, Args)]
@@ -21,7 +27,8 @@ Examples:
   estrade api GET /v1/keys --ai
   estrade api POST /v2/teams --data @team.json
 
-The body of the response goes to stdout as it came; the exit code says what its status was.")]
+The body of the response goes to stdout as it came; the exit code says what its status was. With --json
+what is no JSON is not printed, and a response without a body is null.")]
 pub struct ApiArgs {
     /// GET, POST, PUT, PATCH or DELETE
     #[arg(value_parser = parse_method)]
@@ -90,23 +97,20 @@ pub async fn run(args: &ApiArgs, session: &Session<'_>) -> anyhow::Result<ExitCo
             )));
         }
     }
-    let is_terminal = std::io::stdout().is_terminal();
-    let mut is_empty = true;
-    while let Some(piece) = response.chunk().await.context("the response broke off")? {
-        is_empty &= piece.is_empty();
-        let is_read = if is_terminal {
-            write(neutralize(&String::from_utf8_lossy(&piece)).as_bytes())?
-        } else {
-            write(&piece)?
-        };
-        if !is_read {
-            break;
+    if session.output.is_json() {
+        let body = read_document(&mut response).await?;
+        let is_document = serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+        if is_document {
+            print_document(&body, &session.output)?;
+        } else if status.is_success() {
+            return Err(ClientError::Failed(
+                "the response is no JSON, and so not printed; leave --json out to see it"
+                    .to_owned(),
+            )
+            .into());
         }
-    }
-    if is_empty && session.output.is_json() {
-        printer.data("null")?;
-    } else if !is_empty && is_terminal {
-        printer.data("")?;
+    } else {
+        print_body(&mut response).await?;
     }
     if !status.is_success() {
         let reason = response
@@ -117,6 +121,51 @@ pub async fn run(args: &ApiArgs, session: &Session<'_>) -> anyhow::Result<ExitCo
         printer.error(neutralize(&format!("the server answered {status}{reason}")));
     }
     Ok(ExitCode::from(of_status(status.as_u16())))
+}
+
+/// The whole body; null when there is none.
+async fn read_document(response: &mut reqwest::Response) -> anyhow::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.context(BROKEN_OFF)? {
+        if body.len() + piece.len() > MAX_DOCUMENT_BYTES {
+            anyhow::bail!("the response is longer than {MAX_DOCUMENT_BYTES} bytes");
+        }
+        body.extend_from_slice(&piece);
+    }
+    if body.is_empty() {
+        body.extend_from_slice(b"null");
+    }
+    Ok(body)
+}
+
+fn print_document(body: &[u8], output: &Output) -> anyhow::Result<()> {
+    let text = String::from_utf8_lossy(body);
+    output
+        .printer
+        .data(output.shown(text.trim_end().to_owned()))?;
+    Ok(())
+}
+
+/// Prints the body as it comes; on a terminal without what would steer it.
+async fn print_body(response: &mut reqwest::Response) -> anyhow::Result<()> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let mut neutralizer = Neutralizer::default();
+    let mut is_empty = true;
+    while let Some(piece) = response.chunk().await.context(BROKEN_OFF)? {
+        is_empty &= piece.is_empty();
+        let is_read = if is_terminal {
+            write(neutralizer.push_bytes(&piece).as_bytes())?
+        } else {
+            write(&piece)?
+        };
+        if !is_read {
+            return Ok(());
+        }
+    }
+    if is_terminal && !is_empty {
+        write(format!("{}\n", neutralizer.finish()).as_bytes())?;
+    }
+    Ok(())
 }
 
 fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue)> {
