@@ -2,11 +2,13 @@
 
 use super::input::read_text;
 use super::session::Session;
+use super::workspaces::find_workspace;
 use clap::Args;
 use estrade_client::sse::EventParser;
 use estrade_client::text::{Neutralizer, neutralize};
 use estrade_client::url::segment;
 use estrade_client::{Client, ClientError, Result};
+use estrade_model::WorkspaceId;
 use estrade_model::secret::Secret;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -23,7 +25,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 Examples:
   export ESTRADE_AI_KEY=$(estrade keys create me --workspace main)
   estrade chat --model estrade/echo 'Hello!'
-  git diff | estrade chat --model openai/gpt-4o-mini --system 'Review this change.' -")]
+  git diff | estrade chat --model openai/gpt-4o-mini --system 'Review this change.' -
+  ESTRADE_AI_URL=https://ai.example.com estrade chat 'Hello!'
+
+The key goes where ESTRADE_AI_URL says, else to the AI API of the server that --context, --url or ESTRADE_URL
+names, else to that of http://127.0.0.1:3000. Nobody needs to be logged in; only a --workspace by name is looked up
+with the login.")]
 pub struct ChatArgs {
     /// The question; - reads it from standard input
     #[arg(required = true)]
@@ -48,16 +55,16 @@ pub async fn run(args: &ChatArgs, session: &Session<'_>) -> anyhow::Result<()> {
             "models are asked with an AI key: ESTRADE_AI_KEY=$(estrade keys create NAME --workspace main)".to_owned(),
         )
     })?;
-    let account = session.ai().await?;
+    let server = session.ai_key_server().await?;
     let path = match &args.workspace {
         Some(workspace) => {
-            let id = super::workspaces::find_workspace(&account, workspace).await?;
+            let id = workspace_id(workspace, session).await?;
             format!("/api/{}/v1/chat/completions", segment(&id)?)
         }
         None => "/v1/chat/completions".to_owned(),
     };
     // No team: the key says whose it is.
-    let client = Client::new(account.server(), Some(Secret(key)), None)?;
+    let client = Client::new(&server, Some(Secret(key)), None)?;
     let is_streamed = !session.output.is_json();
     let body = json!({"model": args.model, "messages": messages(args)?, "stream": is_streamed});
     let request = client
@@ -70,6 +77,14 @@ pub async fn run(args: &ChatArgs, session: &Session<'_>) -> anyhow::Result<()> {
         return session.output.document(&request.json::<Value>().await?);
     }
     print_answer(request.send().await?).await
+}
+
+/// Only a name is looked up, with the login of an account: a key reads no workspaces.
+async fn workspace_id(workspace: &str, session: &Session<'_>) -> Result<String> {
+    if workspace.parse::<WorkspaceId>().is_ok() {
+        return Ok(workspace.to_owned());
+    }
+    find_workspace(&session.ai().await?, workspace).await
 }
 
 fn messages(args: &ChatArgs) -> Result<Vec<Value>> {

@@ -104,6 +104,35 @@ impl<'o> Session<'o> {
         parse_server(variable("ESTRADE_URL").as_deref().unwrap_or(DEFAULT_SERVER))
     }
 
+    /// The address of the AI API for the key of the environment: what is named with it, else that of the default server.
+    ///
+    /// Never that of the current context unless it is named: a key that is left over from another server would be sent
+    /// there.
+    pub async fn ai_key_server(&self) -> Result<String> {
+        if let Some(chosen) = variable("ESTRADE_AI_URL") {
+            return parse_server(&chosen);
+        }
+        let server = self.login_server(None)?;
+        let is_named = self.options.url.is_some()
+            || self.options.context.is_some()
+            || ["ESTRADE_URL", "ESTRADE_TOKEN"]
+                .into_iter()
+                .any(|name| variable(name).is_some());
+        if !is_named && let Ok(contexts) = self.store().and_then(|store| store.load()) {
+            let current = contexts.current().filter(|(_, it)| it.url != server);
+            if let Some((name, context)) = current {
+                return Err(unnamed_server(name, &context.url));
+            }
+        }
+        let target = Target {
+            server,
+            credential: None,
+            is_stored: false,
+        };
+        let client = Client::new(&target.server, None, None)?;
+        ai_address(&client, &target, None).await
+    }
+
     /// The context that `--context` names.
     pub fn context_option(&self) -> Option<&str> {
         self.options.context.as_deref()
@@ -132,6 +161,13 @@ impl<'o> Session<'o> {
         let chosen = variable("ESTRADE_AI_URL");
         client.at(&ai_address(&client, &target, chosen.as_deref()).await?)
     }
+}
+
+/// What is said when a key could be one for another server.
+fn unnamed_server(name: &str, server: &str) -> ClientError {
+    ClientError::Usage(format!(
+        "the key in ESTRADE_AI_KEY is not sent to {server} only because that is the current context: add --context {name}, or set ESTRADE_AI_URL with it"
+    ))
 }
 
 /// A variable of the environment; an empty one is not set.
