@@ -2,6 +2,7 @@
 //!
 //! Scripts read stdout, people read both. No command prints in any other way.
 
+use comfy_table::{ContentArrangement, Table, presets};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -109,25 +110,23 @@ fn forgive_closed_pipe(outcome: io::Result<()>) -> io::Result<()> {
 
 /// Rows in columns that are as wide as their widest cell, without space at line ends.
 fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
-    let mut cells = vec![header.map(str::to_owned)];
-    cells.extend(
-        rows.iter()
-            .map(|row| row.clone().map(|cell| printable(&cell))),
-    );
-    let mut widths = [0; N];
-    for row in &cells {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(header)
+        .add_rows(
+            rows.iter()
+                .map(|row| row.clone().map(|cell| printable(&cell))),
+        );
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
     }
-    let line = |row: &[String; N]| {
-        let padded = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    cells.iter().map(line).collect::<Vec<_>>().join("\n")
+    let text = table.to_string();
+    text.lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A cell without control characters: a name must not steer the reader's terminal.
@@ -144,6 +143,8 @@ mod tests {
         let row = |id: &str, name: &str| [id.to_owned(), name.to_owned()];
         let table = columns(["ID", "NAME"], &[row("a", "Zoë"), row("abc", "")]);
         assert_eq!(table, "ID   NAME\na    Zoë\nabc");
+        let table = columns(["ID", "NAME"], &[row("東京", "x"), row("e\u{301}", "y")]);
+        assert_eq!(table, "ID    NAME\n東京  x\ne\u{301}     y");
     }
 
     #[test]

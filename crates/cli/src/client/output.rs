@@ -188,16 +188,17 @@ impl Output {
     }
 }
 
-/// Of each column, the width of its longest word.
+/// Of each column, the width of its longest word on a terminal, where a character may take two columns or none.
 fn longest_words(header: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
-    let longest = |cell: &str| cell.split(' ').map(|word| word.chars().count()).max();
-    let column = |(index, name): (usize, &&str)| {
-        let cells = rows
-            .iter()
-            .filter_map(|row| longest(row.get(index).map_or("", String::as_str)));
-        cells.chain(longest(name)).max().unwrap_or_default()
-    };
-    header.iter().enumerate().map(column).collect()
+    // The table measures the lines of a cell.
+    let word_per_line = |cell: &str| cell.replace(' ', "\n");
+    let mut words = Table::new();
+    words.set_header(header.iter().map(|cell| word_per_line(cell)));
+    for row in rows {
+        words.add_row(row.iter().map(|cell| word_per_line(cell)));
+    }
+    let widths = words.column_max_content_widths();
+    widths.into_iter().map(usize::from).collect()
 }
 
 #[cfg(test)]
@@ -234,6 +235,20 @@ mod tests {
             narrow,
             "ID                        MESSAGE\n0123456789abcdef01234567  one two\n                          three four\n                          five six\nb"
         );
+    }
+
+    #[test]
+    fn widths_are_those_of_the_terminal() {
+        let rows = || {
+            vec![
+                vec!["東京".to_owned(), "x".to_owned()],
+                vec!["e\u{301}".to_owned(), "y".to_owned()],
+            ]
+        };
+        let wide = output(Some(40)).table(&["N", "V"], rows());
+        assert_eq!(wide, "N     V\n東京  x\ne\u{301}     y");
+        assert_eq!(wide, output(None).table(&["N", "V"], rows()));
+        assert_eq!(longest_words(&["N", "V"], &rows()), [4, 1]);
     }
 
     #[test]
