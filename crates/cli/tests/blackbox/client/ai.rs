@@ -25,6 +25,7 @@ fn a_key_is_made_used_and_managed() {
             &person
                 .command(args)
                 .env("ESTRADE_AI_KEY", &key)
+                .env("ESTRADE_URL", &person.server.platform)
                 .output()
                 .unwrap(),
         )

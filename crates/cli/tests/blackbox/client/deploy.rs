@@ -126,7 +126,8 @@ fn a_folder_belongs_to_the_project_that_it_was_first_deployed_to() {
     };
     let first = deploy(&["--project", "first", "--create"]);
     assert_eq!(deploy(&[]), first);
-    let second = deploy(&["--project", "second", "--create"]);
+    // Without a terminal, where nobody is asked.
+    let second = deploy(&["--project", "second", "--yes"]);
     assert_ne!(second, first);
     assert_eq!(deploy(&[]), first);
     person.server.stop();

@@ -3,16 +3,18 @@
 use super::scripted_server::{Reply, Request, ScriptedServer};
 use super::{client_command, write_files};
 use crate::support::{Home, Ran, Reaped, TIMEOUT};
+use serde_json::Value;
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const ID: &str = "0123456789abcdef01234567";
-const PROJECT: &str = r#"{"project":{"_id":"0123456789abcdef01234567","created_at":"2026-11-15T01:02:03.004Z","planID":"nano",
+pub(super) const PROJECT: &str = r#"{"project":{"_id":"0123456789abcdef01234567","created_at":"2026-11-15T01:02:03.004Z","planID":"nano",
     "scale":1,"type":"static","status":"ACTIVE","project_id":"hello","url":"http://hello.test","isDeployed":false,
     "envs":[],"disks":[],"currentRelease":null}}"#;
 
-fn release(state: &str) -> Reply {
+pub(super) fn release(state: &str) -> Reply {
     let text = format!(
         r#"{{"release":{{"_id":"{ID}","type":"DEPLOY","state":"{state}","createdAt":"2026-11-15T01:02:03.004Z","tag":"v1",
         "projectType":"static","port":80,"message":null,"client":null,"finishedAt":null,"current":true,
@@ -21,7 +23,7 @@ fn release(state: &str) -> Reply {
     Reply::json(200, &text)
 }
 
-fn answer(request: &Request) -> Reply {
+pub(super) fn answer(request: &Request) -> Reply {
     match request.line.as_str() {
         line if line.starts_with("GET /v1/projects/hello ") => Reply::json(200, PROJECT),
         line if line.contains("/build-logs") => {
@@ -90,43 +92,154 @@ fn a_release_that_fails_says_why_and_has_its_code() {
     );
 }
 
+/// A deployment that is interrupted while it waits.
+struct Interrupted<'s> {
+    child: Reaped,
+    server: &'s ScriptedServer,
+}
+
+impl<'s> Interrupted<'s> {
+    /// Starts it and waits until it has sent a request with this line.
+    fn start(home: &Home, server: &'s ScriptedServer, waits_for: &str) -> Self {
+        let mut command = deploy(home, server);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let started = Self {
+            child: Reaped(child.unwrap()),
+            server,
+        };
+        let begun = Instant::now();
+        while !started.was_asked(waits_for) {
+            assert!(begun.elapsed() < TIMEOUT, "no {waits_for}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        started
+    }
+
+    fn was_asked(&self, part: &str) -> bool {
+        let requests = self.server.requests();
+        requests.iter().any(|request| request.line.contains(part))
+    }
+
+    fn kill(&self, signal: &str) {
+        let pid = self.child.0.id().to_string();
+        let kill = Command::new("kill").args([signal, &pid]).status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// Waits for its end; what it said.
+    fn end(&mut self, code: i32) -> String {
+        let status = self.child.wait();
+        let mut said = String::new();
+        let mut stderr = self.child.0.stderr.take().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(code), "{said}");
+        said
+    }
+}
+
+const CREATES: &str = "POST /v2/projects/hello/releases";
+
+fn created() -> Reply {
+    Reply::json(201, &format!(r#"{{"releaseID":"{ID}"}}"#))
+}
+
 #[test]
 fn an_interrupted_deployment_cancels_its_release() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let server = ScriptedServer::start(|request| match request.line.as_str() {
+            line if line.starts_with(CREATES) => created(),
+            line if line.starts_with("GET /v1/releases/") => Reply::Silence,
+            line if line.contains("/cancel") => Reply::status(200),
+            _ => answer(request),
+        });
+        let home = Home::new();
+        let mut deployment = Interrupted::start(&home, &server, "GET /v1/releases/");
+        deployment.kill(signal);
+        let said = deployment.end(code);
+        assert!(said.contains(&format!("canceled release {ID}")), "{said}");
+        assert!(deployment.was_asked(&format!("POST /v2/releases/{ID}/cancel")));
+    }
+}
+
+/// The server makes the release whether or not somebody waits for its id.
+#[test]
+fn a_release_that_is_being_made_is_canceled_once_it_has_an_id() {
     let server = ScriptedServer::start(|request| match request.line.as_str() {
-        line if line.starts_with("POST /v2/projects/hello/releases") => {
-            Reply::json(201, &format!(r#"{{"releaseID":"{ID}"}}"#))
+        line if line.starts_with(CREATES) => {
+            std::thread::sleep(Duration::from_secs(1));
+            created()
         }
-        line if line.starts_with("GET /v1/releases/") => Reply::Silence,
         line if line.contains("/cancel") => Reply::status(200),
         _ => answer(request),
     });
     let home = Home::new();
-    let mut command = deploy(&home, &server);
-    let child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut child = Reaped(child);
-    let has = |part: &str| {
-        server
-            .requests()
-            .iter()
-            .any(|request| request.line.contains(part))
-    };
-    let begun = Instant::now();
-    while !has("GET /v1/releases/") {
-        assert!(begun.elapsed() < TIMEOUT, "it never waited for the release");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+    let mut deployment = Interrupted::start(&home, &server, CREATES);
+    deployment.kill("-INT");
+    let said = deployment.end(130);
+    assert!(said.contains(&format!("canceled release {ID}")), "{said}");
+    assert!(deployment.was_asked(&format!("POST /v2/releases/{ID}/cancel")));
+    assert!(!deployment.was_asked("GET /v1/releases/"));
+
+    // Whoever does not want to wait for the answer either is told what that means.
+    let server = ScriptedServer::start(|request| match request.line.as_str() {
+        line if line.starts_with(CREATES) => Reply::Silence,
+        _ => answer(request),
+    });
+    let mut deployment = Interrupted::start(&home, &server, CREATES);
+    deployment.kill("-INT");
+    std::thread::sleep(Duration::from_millis(500));
+    deployment.kill("-INT");
+    let said = deployment.end(130);
+    assert!(said.contains("may have been made all the same"), "{said}");
+}
+
+#[test]
+fn an_interrupt_while_files_are_sent_leaves_no_release() {
+    let server = ScriptedServer::start(|request| match request.line.as_str() {
+        line if line.starts_with(CREATES) => {
+            let announced: Value = serde_json::from_str(&request.body).unwrap();
+            let files = &announced["files"];
+            let missing =
+                format!(r#"{{"message":"m","data":{{"code":"missing_files","files":{files}}}}}"#);
+            Reply::json(409, &missing)
+        }
+        line if line.starts_with("PUT ") => Reply::Silence,
+        _ => answer(request),
+    });
+    let home = Home::new();
+    let mut deployment = Interrupted::start(&home, &server, "PUT ");
+    deployment.kill("-INT");
+    let said = deployment.end(130);
+    assert!(said.contains("no release was made"), "{said}");
+    assert!(!said.contains("may have been made"), "{said}");
+    assert!(!deployment.was_asked("/cancel"));
+}
+
+#[test]
+fn a_release_is_canceled_by_its_id() {
+    let server = ScriptedServer::start(|request| match request.line.as_str() {
+        line if line.starts_with(&format!("POST /v2/releases/{ID}/cancel ")) => Reply::status(200),
+        _ => Reply::status(404),
+    });
+    let home = Home::new();
+    for (format, stdout) in [
+        (&[][..], String::new()),
+        (
+            &["--json"],
+            format!("{{\n  \"canceled\": true,\n  \"release\": \"{ID}\"\n}}\n"),
+        ),
+    ] {
+        let mut command = client_command(&home, &[&["releases", "cancel", ID], format].concat());
+        command
+            .env("ESTRADE_URL", server.url())
+            .env("ESTRADE_TOKEN", "t");
+        let ran = Ran::of(&command.output().unwrap());
+        assert_eq!(ran.assert(0).stdout, stdout);
+        if stdout.is_empty() {
+            ran.assert_says(&format!("release {ID} is canceled"));
+        }
     }
-    let kill = Command::new("kill")
-        .args(["-INT", &child.0.id().to_string()])
-        .status();
-    assert!(kill.unwrap().success());
-    assert_eq!(child.wait().code(), Some(130));
-    assert!(
-        has(&format!("POST /v2/releases/{ID}/cancel")),
-        "{:?}",
-        server.requests()
-    );
 }

@@ -344,6 +344,8 @@ fn the_help_has_both_kinds_of_commands_apart() {
     for (args, part) in [
         (&["completions", "bash"][..], "_estrade"),
         (&["completions", "zsh"], "#compdef estrade"),
+        (&["completions", "fish"], "complete -c estrade"),
+        (&["completions", "powershell"], "Register-ArgumentCompleter"),
         (&["man"], ".TH estrade"),
     ] {
         let ran = Ran::of(&client_command(&home, args).output().unwrap());

@@ -8,9 +8,15 @@ mod interrupted;
 mod keyring;
 mod large;
 mod manage;
+mod redeploy;
+mod remembering;
+mod resources;
 mod scripted_server;
 mod secrets;
 mod shell;
+mod streams;
+mod teams;
+mod terminal;
 
 use crate::support::{Home, Ran, Server};
 use serde_json::Value;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Request {
     pub(super) line: String,
     pub(super) head: String,
+    pub(super) body: String,
 }
 
 impl Request {
@@ -26,6 +27,10 @@ impl Request {
 /// What is answered.
 pub(super) enum Reply {
     Json(u16, String),
+    /// A body in pieces, a moment apart, until the connection is closed.
+    Pieces(Vec<Vec<u8>>),
+    /// The connection is closed in the middle of the body.
+    CutOff,
     /// The connection is closed without an answer.
     HangUp,
     /// Nothing, for longer than any test takes.
@@ -82,16 +87,30 @@ fn serve(stream: TcpStream, script: &dyn Fn(&Request) -> Reply, seen: &Mutex<Vec
             Ok(_) => {}
         }
     }
-    let request = Request {
+    let mut request = Request {
         line: head.lines().next().unwrap_or_default().to_owned(),
         head,
+        body: String::new(),
     };
     let length: u64 = request.header("content-length").parse().unwrap_or_default();
-    std::io::copy(&mut reader.take(length), &mut std::io::sink()).unwrap();
+    let mut body = Vec::new();
+    reader.take(length).read_to_end(&mut body).unwrap();
+    request.body = String::from_utf8_lossy(&body).into_owned();
     seen.lock().unwrap().push(request.clone());
     let mut stream = stream;
     match script(&request) {
         Reply::HangUp => {}
+        Reply::CutOff => {
+            let text = "HTTP/1.1 200 Scripted\r\ncontent-length: 1000\r\n\r\n{\"projects\":";
+            let _ = stream.write_all(text.as_bytes());
+        }
+        Reply::Pieces(pieces) => {
+            let head = b"HTTP/1.1 200 Scripted\r\nconnection: close\r\n\r\n".to_vec();
+            for piece in std::iter::once(head).chain(pieces) {
+                let _ = stream.write_all(&piece);
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+        }
         Reply::Silence => std::thread::sleep(std::time::Duration::from_hours(1)),
         Reply::Json(status, body) => {
             let length = body.len();

@@ -111,6 +111,54 @@ fn a_secret_that_was_lost_on_its_way_is_a_failure() {
     }
 }
 
+/// Where a key is sent, by what says so.
+#[test]
+fn an_ai_key_goes_where_its_environment_says() {
+    let ask = ["chat", "Hello"];
+    let chat = |home: &Home, args: &[&str]| {
+        let mut command = client_command(home, args);
+        command.env("ESTRADE_AI_KEY", "k");
+        command
+    };
+    let models = ScriptedServer::start(|_| Reply::json(200, "data: [DONE]\n\n"));
+    let known = format!(
+        r#"{{"version":"1","ai":{{"url":"{}"}},"limits":{{}}}}"#,
+        models.url()
+    );
+    let platform = ScriptedServer::start(move |request| match request.line.as_str() {
+        line if line.starts_with("GET /v1/me ") => Reply::json(200, ME),
+        line if line.starts_with("GET /.well-known/estrade.json ") => Reply::json(200, &known),
+        _ => Reply::status(404),
+    });
+    // Nobody is logged in.
+    let home = Home::new();
+    run(chat(&home, &ask).env("ESTRADE_AI_URL", models.url())).assert(0);
+    run(chat(&home, &ask).env("ESTRADE_URL", platform.url())).assert(0);
+    assert_eq!(models.requests().len(), 2);
+    let login = [
+        "login",
+        &platform.url(),
+        "--token",
+        "stored",
+        "--name",
+        "prod",
+    ];
+    run(&mut client_command(&home, &login)).assert(0);
+    run(&mut chat(&home, &ask))
+        .assert(2)
+        .assert_says("add --context prod");
+    assert_eq!(models.requests().len(), 2);
+    run(&mut chat(&home, &["chat", "Hello", "--context", "prod"])).assert(0);
+    run(&mut chat(
+        &home,
+        &["chat", "Hello", "--url", &platform.url()],
+    ))
+    .assert(0);
+    assert_eq!(models.requests().len(), 4);
+    assert!(carries(&models.requests(), "k") && !carries(&models.requests(), "stored"));
+    assert!(!carries(&platform.requests(), "k"));
+}
+
 #[test]
 fn a_model_is_asked_once() {
     let server = ScriptedServer::start(|_| Reply::status(502));
