@@ -148,3 +148,47 @@ fn with_json_a_response_is_a_document_or_a_failure() {
         assert_eq!(ran.assert(code).stdout, stdout, "{path}");
     }
 }
+
+#[test]
+fn logs_are_asked_for_as_the_options_say() {
+    let server = ScriptedServer::start(|request| match request.line.as_str() {
+        line if line.starts_with("GET /v1/projects/hello/releases?") => Reply::json(
+            200,
+            &format!(
+                r#"{{"currentRelease":null,"total":1,"releases":[{{"_id":"{ID}","type":"DEPLOY","state":"READY",
+                "createdAt":"2026-11-15T01:02:03.004Z","tag":"v3","projectType":"node","port":80,"current":true}}]}}"#
+            ),
+        ),
+        line if line.starts_with("GET /v2/projects/hello/logs?") => Reply::json(
+            200,
+            &format!(
+                r#"{{"data":[{{"metaData":{{"releaseId":"{ID}"}},"values":[["2000000000","{{\"_entry\":\"two\"}}"],
+                ["1000000000","{{\"_entry\":\"one\\u001b[2J\"}}"]]}}]}}"#
+            ),
+        ),
+        _ => Reply::status(404),
+    });
+    let home = Home::new();
+    let options = "logs -p hello --since 1970-01-01T00:01:00Z --search a&b --release v3 --lines 7";
+    let logs = |more: &[&str]| {
+        let args: Vec<_> = options.split(' ').chain(more.iter().copied()).collect();
+        let mut command = client_command(&home, &args);
+        run(command
+            .env("ESTRADE_URL", server.url())
+            .env("ESTRADE_TOKEN", "t"))
+    };
+    assert_eq!(
+        logs(&[]).assert(0).stdout,
+        "1970-01-01T00:00:01.000Z one\n1970-01-01T00:00:02.000Z two\n"
+    );
+    let document: serde_json::Value = serde_json::from_str(&logs(&["--json"]).stdout).unwrap();
+    assert_eq!(document["data"][0]["metaData"]["releaseId"], ID);
+    let expected = format!(
+        "GET /v2/projects/hello/logs?last_lines=7&start=60&search=a%26b&releaseId={ID} HTTP/1.1"
+    );
+    let requests = server.requests();
+    assert!(
+        requests.iter().any(|it| it.line == expected),
+        "{requests:?}"
+    );
+}
