@@ -24,7 +24,7 @@ use estrade_service::{
 use estrade_store::StoreError;
 use estrade_store::tokens::{NewToken, insert_token};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::{Installation, on_both_backends};
 use tokio::task::JoinSet;
 
@@ -471,12 +471,21 @@ async fn an_unknown_account_takes_as_long_as_a_known_one() {
     let mut fastest = [Duration::MAX; 2];
     for _ in 0..5 {
         for (index, email) in ["ada@example.com", "nobody@example.com"].iter().enumerate() {
-            let start = Instant::now();
+            let start = cpu_time();
             assert_wrong(&try_login(&at.services.logins, email, "a guess").await);
-            fastest[index] = fastest[index].min(start.elapsed());
+            fastest[index] = fastest[index].min(cpu_time() - start);
         }
     }
     let [known, unknown] = fastest;
     assert!(unknown * 2 > known && known * 2 > unknown, "{fastest:?}");
     at.remove().await;
+}
+
+/// What all threads of this process worked: what else runs on the machine does not count.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap(),
+        u32::try_from(time.tv_nsec).unwrap(),
+    )
 }
