@@ -269,7 +269,7 @@ impl Reconciler {
                 }
             }
             Err(error) => {
-                tracing::warn!(%project, error = error_chain(&error), "looking after a project failed; it is tried again");
+                tracing::warn!(%project, error = error_chain(&error), "reconciling a project failed, trying again later");
                 self.reconcile_in(ENGINE_RETRY_DELAY);
             }
         }
