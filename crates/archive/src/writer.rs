@@ -179,13 +179,13 @@ fn padding(size: u64) -> &'static [u8] {
 mod tests {
     use super::*;
 
-    fn file(path: &str, content: &[u8], marks_program: bool) -> io::Result<SourceFile> {
-        Ok(SourceFile {
+    fn file(path: &str, content: &[u8], marks_program: bool) -> SourceFile {
+        SourceFile {
             path: path.to_owned(),
             size: content.len() as u64,
             content: Box::new(Cursor::new(content.to_vec())),
             marks_program,
-        })
+        }
     }
 
     #[test]
@@ -200,6 +200,7 @@ mod tests {
                 file("empty", b"", true),
             ]
             .into_iter()
+            .map(Ok)
         };
         let mut plain = Vec::new();
         let mut writer = TarWriter::plain(files());
