@@ -199,7 +199,9 @@ async fn a_build_that_fails_says_where() {
     let log = fixture.build_log(&release).await;
     assert!(log.contains("a typo in line 7"), "{log}");
     assert!(
-        log.ends_with(&format!("The build failed: {sentence}\n")),
+        log.contains(&format!(
+            "The build failed: {sentence}\nFailed: {sentence}\n"
+        )),
         "{log}"
     );
     assert_eq!(fixture.page("shop", "/").await.status, 404);
