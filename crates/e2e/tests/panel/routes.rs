@@ -11,6 +11,12 @@ pub(crate) struct Route {
     pub(crate) takes_post: bool,
 }
 
+/// Methods besides GET and POST, and what tests them: a route with another one fails every test of all routes.
+const OTHER_METHODS: &[(&str, &str)] = &[
+    // projects/deploys.rs: refused without the token, of other origins and for viewers.
+    ("put", "/panel/projects/{project}/deploy/blobs/{digest}"),
+];
+
 /// Forms of people who are not signed in: the origin alone protects them.
 const PUBLIC: &[&str] = &[
     "/panel/sign-in",
@@ -74,12 +80,38 @@ fn read(source: &str, found: &mut Vec<Route>) {
         let takes = |name: &str| {
             methods.starts_with(&format!("{name}(")) || methods.contains(&format!(".{name}("))
         };
+        for method in method_names(&methods) {
+            let is_known = matches!(method, "get" | "post");
+            assert!(
+                is_known || OTHER_METHODS.contains(&(method, path.as_str())),
+                "no test of all routes knows {method} {path}"
+            );
+        }
         found.push(Route {
             path,
             takes_get: takes("get"),
             takes_post: takes("post"),
         });
     }
+}
+
+/// The names of the calls in a chain such as `get(show).post(save)`.
+fn method_names(methods: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut rest = methods;
+    while let Some((before, after)) = rest.split_once('(') {
+        let name = before.rsplit(['.', ',', ':']).next().unwrap_or_default();
+        names.push(name);
+        rest = &after[up_to_closing(after).len()..];
+        rest = rest.trim_start_matches(')');
+    }
+    names
+}
+
+#[test]
+fn methods_are_read() {
+    assert_eq!(method_names("get(a::show).post(b)"), ["get", "post"]);
+    assert_eq!(method_names("put(save(x)).layer(y)"), ["put", "layer"]);
 }
 
 /// The text up to the parenthesis that closes a call.
