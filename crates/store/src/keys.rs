@@ -308,6 +308,11 @@ pub async fn list_keys_of_workspace(
         .bind(count)
         .fetch_all()
         .await?;
+    add_workspaces(db, rows).await
+}
+
+/// Gives each key its workspaces.
+async fn add_workspaces(db: &Db, rows: Vec<KeyRow>) -> Result<Vec<Key>, StoreError> {
     let mut workspaces: HashMap<KeyId, Vec<WorkspaceRef>> = HashMap::new();
     for page in rows.chunks(MAX_IDS) {
         let found = db.read(concat!(
@@ -327,6 +332,71 @@ pub async fn list_keys_of_workspace(
         row.key
     };
     Ok(rows.into_iter().map(with_workspaces).collect())
+}
+
+/// Which of an owner's keys a page of a search shows, in the order of their names.
+#[derive(Debug, Clone)]
+pub struct KeySearch {
+    /// How the name begins; large letters of ASCII count as small ones.
+    pub prefix: String,
+    /// The last key of the page before, and its name.
+    pub after: Option<(KeyId, String)>,
+    pub count: u32,
+}
+
+impl KeySearch {
+    /// What of it somebody typed.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let after = self.after.as_ref().map(|(_, name)| name.as_str());
+        std::iter::once(self.prefix.as_str()).chain(after)
+    }
+}
+
+/// A page of the keys whose names begin with a text: one range of the index keys_by_name.
+pub async fn search_keys(
+    db: &Db,
+    owner: OwnerId,
+    search: &KeySearch,
+) -> Result<Vec<Key>, StoreError> {
+    // What is compared has to be written as in the index, and SQLite knows no collation "C".
+    macro_rules! named {
+        ($name:literal) => {
+            concat!(
+                "SELECT ",
+                columns!(),
+                " FROM (SELECT k.id FROM keys k
+                        WHERE k.owner_id = $1 AND ",
+                $name,
+                " >= $2 AND ",
+                $name,
+                " < $3 AND (",
+                $name,
+                ", k.id) > ($2, $4) ORDER BY ",
+                $name,
+                ", k.id LIMIT $5) page
+                  JOIN keys k ON k.id = page.id LEFT JOIN accounts a ON a.id = k.created_by
+                  ORDER BY ",
+                $name,
+                ", k.id"
+            )
+        };
+    }
+    let sql = if db.is_sqlite() {
+        named!("LOWER(k.name)")
+    } else {
+        named!("LOWER(k.name COLLATE \"C\")")
+    };
+    let prefix = search.prefix.to_ascii_lowercase();
+    // No text that begins so is behind it: no character is larger.
+    let end = format!("{prefix}{}", char::MAX);
+    // SQLite begins to read at $2, not at the pair of it and an id.
+    let (after, from) = match &search.after {
+        Some((id, name)) => (id.to_string(), prefix.max(name.to_ascii_lowercase())),
+        None => (String::new(), prefix),
+    };
+    let query = db.read(sql).bind(owner).bind(from).bind(end);
+    let query = query.bind(after).bind(search.count);
+    add_workspaces(db, query.fetch_all().await?).await
 }
 
 struct KeyLabel(KeyId, String);

@@ -26,6 +26,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (22, include_str!("../migrations/0022_usage_sums.sql")),
     (23, include_str!("../migrations/0023_device_codes.sql")),
     (24, include_str!("../migrations/0024_failed_calls.sql")),
+    (25, include_str!("../migrations/0025_key_names.sql")),
 ];
 
 /// The change that made the table of servers that may spend.
@@ -119,6 +120,8 @@ struct Dialect {
     clustered: &'static str,
     /// When the month of the column `at` began.
     month_of_at: &'static str,
+    /// Behind a text that is compared byte by byte, whatever the language of the database.
+    bytewise: &'static str,
 }
 
 const SQLITE: Dialect = Dialect {
@@ -127,6 +130,7 @@ const SQLITE: Dialect = Dialect {
     txid: "0",
     clustered: "WITHOUT ROWID",
     month_of_at: "CAST(strftime('%s', at / 1000, 'unixepoch', 'start of month') AS BIGINT) * 1000",
+    bytewise: "",
 };
 const POSTGRES: Dialect = Dialect {
     bytes: "BYTEA",
@@ -134,6 +138,7 @@ const POSTGRES: Dialect = Dialect {
     txid: "(pg_current_xact_id()::text::bigint)",
     clustered: "",
     month_of_at: "CAST(EXTRACT(EPOCH FROM date_trunc('month', to_timestamp(at / 1000) AT TIME ZONE 'UTC')) AS BIGINT) * 1000",
+    bytewise: " COLLATE \"C\"",
 };
 
 async fn execute_script(tx: &mut Tx, sql: &str) -> Result<(), StoreError> {
@@ -150,5 +155,6 @@ impl Dialect {
             .replace("{TXID}", self.txid)
             .replace("{CLUSTERED}", self.clustered)
             .replace("{MONTH_OF_AT}", self.month_of_at)
+            .replace("{BYTEWISE}", self.bytewise)
     }
 }

@@ -16,6 +16,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use estrade_store::keys::KeySearch;
+
 const KEY: Error = Error::NotFound("the key");
 
 fn name_taken() -> Error {
@@ -115,6 +117,16 @@ pub async fn list_keys_of_workspace(
 ) -> Result<Vec<Key>> {
     let (db, owner) = (&core.db, scope.read(Operation::ReadAi)?);
     Ok(keys::list_keys_of_workspace(db, owner, workspace, before, count).await?)
+}
+
+/// A page of the owner's keys whose names begin with a text, by name.
+pub async fn search_keys(core: &Core, scope: &Scope, search: &KeySearch) -> Result<Vec<Key>> {
+    let owner = scope.read(Operation::ReadAi)?;
+    // No name has one, and PostgreSQL has no text with a zero byte.
+    if search.texts().any(|text| text.contains(char::is_control)) {
+        return Ok(Vec::new());
+    }
+    Ok(keys::search_keys(&core.db, owner, search).await?)
 }
 
 /// The names of those of these keys that the owner has.

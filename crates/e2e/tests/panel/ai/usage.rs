@@ -7,6 +7,7 @@ use serde_json::json;
 on_both_backends! {
     usage_and_calls_show_what_was_used;
     lists_go_on_page_by_page;
+    keys_are_found_by_how_their_names_begin;
 }
 
 async fn usage_and_calls_show_what_was_used(app: &TestApp) {
@@ -48,6 +49,9 @@ async fn usage_and_calls_show_what_was_used(app: &TestApp) {
             ECHO,
             "<svg",
             "aria-label=\"Calls by model\"",
+            // Nothing costs anything yet.
+            "aria-label=\"75 % of the calls\"",
+            "aria-label=\"25 % of the calls\"",
         ] {
             assert!(page.contains(part), "{by} {part}");
         }
@@ -153,5 +157,49 @@ async fn lists_go_on_page_by_page(app: &TestApp) {
         }
         let expected = if list == "/panel/workspaces" { 61 } else { 60 };
         assert_eq!((rows, pages), (expected, 2), "{list}");
+    }
+}
+
+async fn keys_are_found_by_how_their_names_begin(app: &TestApp) {
+    let (user, mut ada) = person(app, "ada").await;
+    let (other, _) = person(app, "eve").await;
+    let mut names: Vec<String> = (0..60).map(|number| format!("Batch {number:02}")).collect();
+    names.extend(["batch~", "bat", "a_b", "a.b"].map(str::to_owned));
+    for name in &names {
+        let new = json!({"name": name, "workspaces": ["main"]});
+        user.ai().post("/v1/keys", &new).await.assert(201);
+    }
+    let new = json!({"name": "batch of others", "workspaces": ["main"]});
+    other.ai().post("/v1/keys", &new).await.assert(201);
+    let mut found = async |query: &str| {
+        let (mut path, mut found) = (format!("/panel/keys?q={query}"), Vec::new());
+        loop {
+            let page = ada.get(&path).await.assert(200).text();
+            let Some((_, table)) = page.split_once("<tbody>") else {
+                assert!(page.contains("Nothing found"), "{page}");
+                return found;
+            };
+            let rows = table.split("<b>").skip(1);
+            found.extend(rows.filter_map(|row| Some(row.split_once("</b>")?.0.to_owned())));
+            let Some((_, rest)) = page.split_once("<nav class=\"pager\"") else {
+                return found;
+            };
+            let link = between(rest, "href=\"", "\"");
+            path = link.replace("&amp;", "&").replace("&#38;", "&");
+        }
+    };
+    let batches = found("baTCH").await;
+    assert_eq!(batches[..60], names[..60], "each once, by name");
+    assert_eq!(batches[60..], ["batch~"]);
+    assert_eq!(found("bat").await.len(), 62);
+    // Neither a wildcard nor what PostgreSQL refuses is special.
+    assert_eq!(found("a_").await, ["a_b"]);
+    for nothing in ["atch", "%25", "_", "batch+60", "%00", "%C3%A9", "%3Cb%3E"] {
+        assert!(found(nothing).await.is_empty(), "{nothing}");
+    }
+    for bad in ["x", "0123456789abcdef0123456%C3%A9"] {
+        ada.get(&format!("/panel/keys?q=b&before={bad}"))
+            .await
+            .assert(400);
     }
 }

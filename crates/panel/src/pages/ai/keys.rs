@@ -9,7 +9,7 @@ use crate::form::{NoFields, SignedForm};
 use crate::format::number;
 use crate::layout::{Layout, Section};
 use crate::list::{PAGE_SIZE, split_page};
-use crate::next::is_safe;
+use crate::next::{encode, is_safe};
 use crate::page::{render, render_with};
 use crate::pages::ask::{AskPage, Question};
 use crate::session::Visit;
@@ -25,12 +25,15 @@ use estrade_model::serde_rules::Patch;
 use estrade_model::team::Role;
 use estrade_model::{KeyId, Timestamp, WorkspaceId};
 use estrade_server::app::AppState;
-use estrade_service::Error;
-use estrade_service::ai::{keys, workspaces};
+use estrade_service::ai::keys::{self, KeySearch};
+use estrade_service::ai::workspaces;
+use estrade_service::{Error, Scope};
 use serde::Deserialize;
 
 /// The list of keys.
 const LIST: &str = "/panel/keys";
+/// Characters of an id.
+const ID_LENGTH: usize = 24;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -122,6 +125,72 @@ fn limits(key: &Key) -> String {
 struct KeysQuery {
     before: Option<String>,
     workspace: Option<String>,
+    /// Only keys whose names begin so, by name; `before` is then the end of [`Found::next`].
+    #[serde(default)]
+    q: String,
+}
+
+/// A page of a list of keys.
+struct Found {
+    keys: Vec<Key>,
+    /// The workspace whose keys they are.
+    workspace: Option<(WorkspaceId, String)>,
+    /// What the next page goes on from.
+    next: Option<String>,
+    /// The address of the list with its filter.
+    list: String,
+}
+
+impl Found {
+    /// The newest keys, also of a workspace.
+    async fn newest(app: &AppState, scope: &Scope, query: &KeysQuery) -> Result<Self, Error> {
+        let before = choices::optional_id("before", query.before.as_deref())?;
+        let filter = choices::optional_id("workspace", query.workspace.as_deref())?;
+        let (core, count) = (&app.core, PAGE_SIZE + 1);
+        let (mut keys, workspace) = match filter {
+            None => (keys::list_keys(core, scope, before, count, 0).await?, None),
+            Some(id) => {
+                let (detail, _) = workspaces::read_workspace(core, scope, id).await?;
+                let found = keys::list_keys_of_workspace(core, scope, id, before, count).await?;
+                (found, Some((id, detail.workspace.name)))
+            }
+        };
+        Ok(Self {
+            next: split_page(&mut keys, |key| key.id),
+            keys,
+            workspace,
+            list: filter.map_or(LIST.to_owned(), |id| format!("{LIST}?workspace={id}")),
+        })
+    }
+
+    /// Those whose names begin with a text, by name. The next page goes on from an id and the name behind it.
+    async fn search(
+        app: &AppState,
+        scope: &Scope,
+        prefix: &str,
+        before: Option<&str>,
+    ) -> Result<Self, Error> {
+        let after = before.filter(|text| !text.is_empty());
+        let after = after.map(|text| {
+            let parts = text.split_at_checked(ID_LENGTH);
+            let parsed = parts.and_then(|(id, name)| Some((id.parse().ok()?, name.to_owned())));
+            parsed.ok_or_else(|| Error::invalid("before: must be where a page of the list ends"))
+        });
+        let search = KeySearch {
+            prefix: prefix.to_owned(),
+            after: after.transpose()?,
+            count: PAGE_SIZE + 1,
+        };
+        let mut keys = keys::search_keys(&app.core, scope, &search).await?;
+        let more = split_page(&mut keys, |key| key.id);
+        let last = more.and(keys.last());
+        Ok(Self {
+            next: last.map(|key| format!("{}{}", key.id, encode(key.name.as_str()))),
+            keys,
+            workspace: None,
+            list: format!("{LIST}?q={}", encode(prefix)),
+        })
+    }
 }
 
 #[derive(Template)]
@@ -131,6 +200,7 @@ struct KeysPage {
     keys: Vec<KeyRow>,
     /// The workspace whose keys are shown.
     workspace: Option<(WorkspaceId, String)>,
+    search: String,
     is_first: bool,
     next: Option<String>,
     /// The list with its filter, and this page of it.
@@ -143,35 +213,30 @@ async fn list_keys(
     visit: Visit,
     Query(query): Query<KeysQuery>,
 ) -> Result<Response, PanelError> {
-    let before = choices::optional_id("before", query.before.as_deref())?;
-    let filter = choices::optional_id("workspace", query.workspace.as_deref())?;
-    let (scope, count) = (&visit.scope, PAGE_SIZE + 1);
-    let (mut found, workspace) = match filter {
-        None => (
-            keys::list_keys(&app.core, scope, before, count, 0).await?,
-            None,
-        ),
-        Some(id) => {
-            let (detail, _) = workspaces::read_workspace(&app.core, scope, id).await?;
-            let found = keys::list_keys_of_workspace(&app.core, scope, id, before, count).await?;
-            (found, Some((id, detail.workspace.name)))
-        }
+    let search = query.q.trim();
+    let found = if search.is_empty() {
+        Found::newest(&app, &visit.scope, &query).await?
+    } else {
+        Found::search(&app, &visit.scope, search, query.before.as_deref()).await?
     };
-    let next = split_page(&mut found, |key| key.id);
-    let budgets = found.iter().map(|key| (key.id, key.limits.budget.clone()));
+    let budgets = found.keys.iter();
+    let budgets = budgets.map(|key| (key.id, key.limits.budget.clone()));
     let mut bars = budget::bars(&app, budgets).await?;
     let now = app.core.now();
     let row = |key: &Key| KeyRow::new(key, bars.remove(&key.id), now);
-    let list = filter.map_or(LIST.to_owned(), |id| format!("{LIST}?workspace={id}"));
-    let join = if filter.is_some() { '&' } else { '?' };
-    let here = before.map_or(list.clone(), |id| format!("{list}{join}before={id}"));
+    let before = query.before.filter(|text| !text.is_empty());
+    let join = if found.list == LIST { '?' } else { '&' };
+    let here = before.as_ref().map_or(found.list.clone(), |before| {
+        format!("{}{join}before={}", found.list, encode(before))
+    });
     render(&KeysPage {
         layout: visit.layout("Keys", Section::Keys),
-        keys: found.iter().map(row).collect(),
-        workspace,
+        keys: found.keys.iter().map(row).collect(),
+        workspace: found.workspace,
+        search: search.to_owned(),
         is_first: before.is_none(),
-        next,
-        list,
+        next: found.next,
+        list: found.list,
         here,
     })
 }
