@@ -27,6 +27,7 @@ pub mod pages;
 pub mod qr;
 pub mod respond;
 pub mod session;
+pub mod share;
 pub mod user_agent;
 
 pub use error::PanelError;

@@ -9,6 +9,7 @@ use crate::format::{money, number, strftime};
 use crate::layout::{Layout, Section};
 use crate::page::render;
 use crate::session::Visit;
+use crate::share::Share;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
@@ -235,6 +236,14 @@ fn completion(used: &UsageSum) -> f64 {
     used.completion as f64
 }
 
+/// The part of a sum that is one key's: of what was spent, or of the calls while nothing costs anything.
+fn share_of(used: &UsageSum, total: &UsageSum) -> Share {
+    let of_cost = total.cost.nanos() > 0;
+    let value = if of_cost { cost } else { requests };
+    let what = if of_cost { "cost" } else { "calls" };
+    Share::new(value(used), value(total), what)
+}
+
 /// A row of the tables.
 struct UsageRow {
     name: String,
@@ -258,6 +267,12 @@ impl UsageRow {
     }
 }
 
+/// A row of the table of keys.
+struct KeyRow {
+    row: UsageRow,
+    share: Share,
+}
+
 #[derive(Template)]
 #[template(path = "ai/usage.html")]
 struct UsagePage {
@@ -279,7 +294,7 @@ struct UsagePage {
     tokens_plot: Plot,
     has_cost: bool,
     by_model: Vec<UsageRow>,
-    by_key: Vec<UsageRow>,
+    by_key: Vec<KeyRow>,
     more_keys: bool,
 }
 
@@ -310,6 +325,10 @@ async fn show_usage(
         let href = name.map(|_| visit.href(&format!("/panel/keys/{}", found.key)));
         let deleted = || format!("deleted key {}", found.key);
         UsageRow::new(name.cloned().unwrap_or_else(deleted), href, &found.used)
+    };
+    let key_row = |found: &usage::KeyUsage| KeyRow {
+        share: share_of(&found.used, &sums.total),
+        row: key_row(found),
     };
     let all = |_: &str| true;
     render(&UsagePage {
