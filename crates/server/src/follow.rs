@@ -2,6 +2,7 @@
 
 use crate::api_error::ApiError;
 use crate::app::AppState;
+use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -32,6 +33,23 @@ pub fn last_seen<T: FromStr>(headers: &HeaderMap, what: &str) -> Result<Option<T
     parsed
         .map(Some)
         .ok_or_else(|| Error::invalid(format!("Last-Event-ID: is not the id of {what}")))
+}
+
+/// A body that ends when the caller's credential does: with `last`, and what produces it is dropped.
+pub fn end_with_credential(app: AppState, caller: Caller, body: Body, last: &'static str) -> Body {
+    let ended = async move {
+        app.services.credential_ended(&app.core.db, &caller).await;
+    };
+    let start = Some((body.into_data_stream(), Box::pin(ended)));
+    let chunks = stream::unfold(start, move |state| async move {
+        let (mut body, mut ended) = state?;
+        tokio::select! {
+            chunk = body.next() => Some((chunk?, Some((body, ended)))),
+            () = &mut ended => Some((Ok(Bytes::from_static(last.as_bytes())), None)),
+        }
+    });
+    // Compression polls a body again after its end, which an unfold answers with a panic.
+    Body::from_stream(chunks.fuse())
 }
 
 /// Responds with the events of a follower. The stream ends when they end, the caller loses access, or the

@@ -6,12 +6,14 @@ use estrade_testkit::{Call, PanelClient, TestApp, on_both_backends};
 use futures_util::StreamExt;
 use http::Method;
 use serde_json::json;
+use std::time::Duration;
 
 on_both_backends! {
     a_person_calls_a_model_without_the_secret;
     the_playground_refuses_what_the_key_would_be_refused;
     a_budget_ends_the_playground_and_the_key_alike;
     a_stream_reaches_the_browser_and_ends_with_it;
+    a_stream_ends_with_the_session;
 }
 
 /// The same as its script does.
@@ -243,4 +245,36 @@ async fn a_stream_reaches_the_browser_and_ends_with_it(app: &TestApp) {
         .assert(403);
     let calls = ada.get(&format!("/panel/calls?key={id}")).await.text();
     assert_eq!(calls.matches("<td class=\"mono\">").count(), 2);
+}
+
+async fn a_stream_ends_with_the_session(app: &TestApp) {
+    let upstream =
+        MockUpstream::new(|_| vec![stream_head(), event("12345678"), Action::AwaitClose]).await;
+    provide(app, &upstream, "0").await;
+    let (user, mut ada) = person(app, "ada").await;
+    let (id, _) = new_key(&mut ada, "ci-bot", &[]).await;
+    let target = format!("{id}.{}", workspace_of(&user, &id).await);
+    let call = play_stream(app, &mut ada, &target, "acme/large").await;
+    let response = call.stream().await;
+    assert_eq!(response.status(), 200);
+    let mut body = response.bytes_stream();
+    let first = body.next().await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&first).contains("12345678"));
+    assert_eq!(upstream.open(), 1);
+    ada.post("/panel/sign-out", &[]).await.assert(303);
+    // The provider would go on for ever.
+    let rest = async {
+        let mut rest = Vec::new();
+        while let Some(chunk) = body.next().await {
+            rest.extend_from_slice(&chunk.unwrap());
+        }
+        String::from_utf8(rest).unwrap()
+    };
+    let rest = tokio::time::timeout(Duration::from_secs(10), rest).await;
+    let rest = rest.expect("the stream ends");
+    assert!(rest.contains("Your session has ended"), "{rest}");
+    assert!(
+        upstream.wait_for_open(0).await,
+        "the provider is left alone"
+    );
 }

@@ -25,6 +25,7 @@ use estrade_model::{KeyId, WorkspaceId};
 use estrade_server::ai::person;
 use estrade_server::app::AppState;
 use estrade_server::context::RequestContext;
+use estrade_server::follow::end_with_credential;
 use estrade_service::ai::usage;
 use estrade_service::{Error, Scope};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ const MAX_TARGETS: usize = 200;
 const MAX_MODELS: usize = 300;
 /// Bytes of an answer that is shown as a whole.
 const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// The last event of an answer whose reader is signed out meanwhile.
+const ENDED: &str =
+    "\n\ndata: {\"error\":{\"message\":\"Your session has ended: sign in again.\"}}\n\n";
 /// Messages of a conversation.
 const MAX_MESSAGES: usize = 100;
 
@@ -303,7 +307,10 @@ async fn call_model(
         Ok::<_, Error>((key, workspace, response))
     };
     match called.await {
-        Ok((_, _, response)) if wants_events => Ok(response),
+        Ok((_, _, response)) if wants_events => {
+            let reader = visit.scope.caller;
+            Ok(response.map(|body| end_with_credential(app, reader, body, ENDED)))
+        }
         Ok((key, workspace, response)) => {
             let (answer, outcome) = read_answer(&app, &visit.scope, workspace, response).await?;
             let status = StatusCode::from_u16(outcome.status).unwrap_or(StatusCode::OK);
