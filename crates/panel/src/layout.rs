@@ -167,6 +167,8 @@ pub struct Layout {
     pub role: Role,
     pub team: Option<TeamId>,
     pub teams: Vec<Team>,
+    /// Whether there are teams that the scope switch does not offer.
+    pub more_teams: bool,
     pub toast: Option<String>,
     pub csrf: String,
 }

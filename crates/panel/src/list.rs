@@ -40,10 +40,35 @@ pub fn split_page<R, T>(rows: &mut Vec<R>, id: impl Fn(&R) -> Id<T>) -> Option<S
     rows.last().map(|row| id(row).to_string())
 }
 
+/// Where a page begins whose first item is this one, newest first: the smallest id that is larger.
+pub fn just_after<T>(id: Id<T>) -> Id<T> {
+    let mut bytes = *id.as_bytes();
+    for byte in bytes.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            break;
+        }
+    }
+    Id::from_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use estrade_model::KeyId;
+
+    #[test]
+    fn nothing_lies_between_an_id_and_the_next() {
+        let after = |text: &str| just_after(text.parse::<KeyId>().unwrap()).to_string();
+        assert_eq!(
+            after("0123456789abcdef01234567"),
+            "0123456789abcdef01234568"
+        );
+        assert_eq!(
+            after("0123456789abcdef0123ffff"),
+            "0123456789abcdef01240000"
+        );
+    }
 
     #[test]
     fn a_page_says_where_the_next_one_begins() {

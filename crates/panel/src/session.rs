@@ -7,6 +7,7 @@ use crate::error::PanelError;
 use crate::flash;
 use crate::form::CsrfToken;
 use crate::layout::{Layout, Person, Section, with_team};
+use crate::list::just_after;
 use crate::respond::see_other;
 use axum::extract::FromRequestParts;
 use axum::http::header;
@@ -42,6 +43,7 @@ pub struct Visit {
     secret: Secret,
     team: Option<TeamId>,
     teams: Vec<Team>,
+    more_teams: bool,
     toast: Option<String>,
     secure: bool,
 }
@@ -81,8 +83,15 @@ impl FromRequestParts<AppState> for Visit {
         // Bodies count for the account.
         parts.extensions.insert(caller.clone());
         let team = selected_team(parts)?;
-        let teams = teams::list_teams(&app.core, &caller, None, MAX_TEAMS, 0).await?;
+        let mut teams = teams::list_teams(&app.core, &caller, None, MAX_TEAMS + 1, 0).await?;
+        let more_teams = teams.len() > MAX_TEAMS as usize;
+        teams.truncate(MAX_TEAMS as usize);
         let scope = access::scope_of(&app.core, caller, team).await?;
+        if let Some(id) = team.filter(|id| teams.iter().all(|team| team.id != *id)) {
+            let (caller, from) = (&scope.caller, Some(just_after(id)));
+            let selected = teams::list_teams(&app.core, caller, from, 1, 0).await?;
+            teams.extend(selected.into_iter().filter(|team| team.id == id));
+        }
         let toast = Cookie::Flash.read(&parts.headers, secure);
         let toast = toast.and_then(|value| flash::open(value, secret.expose()));
         Ok(Self {
@@ -92,6 +101,7 @@ impl FromRequestParts<AppState> for Visit {
             secret,
             team,
             teams,
+            more_teams,
             toast,
             secure,
         })
@@ -151,6 +161,7 @@ impl Visit {
             role: self.scope.role,
             team: self.team,
             teams: self.teams.clone(),
+            more_teams: self.more_teams,
             toast: self.toast.clone(),
             csrf: self.csrf().text(),
         }

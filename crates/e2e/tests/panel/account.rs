@@ -87,7 +87,8 @@ async fn sessions_are_listed_and_ended(app: &TestApp) {
         signed_in(app).await,
     );
     let page = ada.get("/panel/sessions").await.assert(200).text();
-    assert_eq!(page.matches("/end\"").count(), 2, "{page}");
+    // The link to the question and the form of the dialog, of each of the others.
+    assert_eq!(page.matches("/end\"").count(), 4, "{page}");
     assert!(page.contains("This browser") && page.contains("127.0.0.1"));
     let end = page
         .split('"')
@@ -97,8 +98,15 @@ async fn sessions_are_listed_and_ended(app: &TestApp) {
     // Somebody else's session is not found.
     let mut eve = app.panel();
     eve.sign_in("eve@example.com", PASSWORD).await;
+    eve.get(&end).await.assert(404);
     eve.post(&end, &[]).await.assert(404);
+    let question = ada.get(&end).await.assert(200).text();
+    assert!(
+        question.contains("Sign out") && question.contains("was last seen at 127.0.0.1"),
+        "{question}"
+    );
     ada.post(&end, &[]).await.assert(303);
+    ada.get(&end).await.assert(404);
     let statuses = [
         other.get("/panel/account").await.status(),
         third.get("/panel/account").await.status(),
@@ -216,7 +224,12 @@ async fn a_token_is_shown_once_works_and_is_revoked(app: &TestApp) {
     assert!(list.contains("build server") && !list.contains(&token));
     let is_revoke = |text: &&str| text.ends_with("/revoke");
     let revoke = list.split('"').find(is_revoke).unwrap().to_owned();
-    ada.get(&revoke).await.assert(200);
+    let question = ada.get(&revoke).await.assert(200).text();
+    assert!(question.contains("Revoke build server?"), "{question}");
+    app.new_account_with("eve", PASSWORD).await;
+    let mut eve = app.panel();
+    eve.sign_in("eve@example.com", PASSWORD).await;
+    eve.get(&revoke).await.assert(404);
     ada.post(&revoke, &[]).await.assert(303);
     me().await.refused(401, "unauthenticated");
     app.core().clock.advance(Duration::from_mins(11));

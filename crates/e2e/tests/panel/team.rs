@@ -14,6 +14,7 @@ on_both_backends! {
     the_audit_log_is_shown_and_filtered;
     a_project_moves_to_a_team;
     what_people_type_is_shown_as_text;
+    the_scope_switch_leads_to_every_team;
 }
 
 const PASSWORD: &str = "correct horse battery";
@@ -396,4 +397,24 @@ async fn what_people_type_is_shown_as_text(app: &TestApp) {
     for page in pages {
         assert!(!page.text().contains("<img"), "{}", page.text());
     }
+}
+
+async fn the_scope_switch_leads_to_every_team(app: &TestApp) {
+    let user = app.new_account_with("ada", PASSWORD).await;
+    let mut ada = signed_in(app, "ada").await;
+    let oldest = app.new_team(&user, "The Oldest").await;
+    for number in 0..19 {
+        app.new_team(&user, &format!("Team {number}")).await;
+    }
+    let page = ada.get("/panel/projects").await.assert(200).text();
+    assert!(page.contains("The Oldest") && !page.contains("All teams"));
+    app.new_team(&user, "The Newest").await;
+    let page = ada.get("/panel/projects").await.assert(200).text();
+    assert!(page.contains("The Newest") && !page.contains("The Oldest"));
+    assert!(page.contains("All teams"), "{page}");
+    let teams = ada.get("/panel/team").await.assert(200).text();
+    assert!(teams.contains("The Oldest"), "{teams}");
+    // Among its own pages it has its name.
+    let page = ada.get(&format!("/panel/projects?team={oldest}")).await;
+    assert!(page.assert(200).text().contains("Scope: The Oldest"));
 }

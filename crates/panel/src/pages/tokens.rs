@@ -4,7 +4,7 @@ use super::ask::{AskPage, Question};
 use crate::error::PanelError;
 use crate::form::{NoFields, SignedForm};
 use crate::layout::{Layout, Section};
-use crate::list::{ListQuery, PAGE_SIZE, split_page};
+use crate::list::{ListQuery, PAGE_SIZE, just_after, split_page};
 use crate::page::{render, render_with};
 use crate::session::Visit;
 use askama::Template;
@@ -26,6 +26,9 @@ use estrade_service::platform::projects::{self, PageOfProjects};
 use serde::Deserialize;
 
 const TOKENS: &str = "/panel/tokens";
+/// What a revocation does.
+const REVOCATION: &str =
+    "Programs that use it are refused from the next request on. This cannot be undone.";
 
 pub fn routes() -> Router<AppState> {
     Router::new()
@@ -43,6 +46,7 @@ struct TokenItem {
     path: String,
     dialog: String,
     question: String,
+    effect: &'static str,
 }
 
 #[derive(Template)]
@@ -68,6 +72,7 @@ async fn list_tokens(
         path: format!("{TOKENS}/{}/revoke", token.id),
         dialog: format!("revoke-{}", token.id),
         question: format!("Revoke {}?", token.name),
+        effect: REVOCATION,
         token,
     };
     render(&TokensPage {
@@ -154,24 +159,49 @@ async fn new_token_page(
     let named = found
         .into_iter()
         .map(|found| (found.project.id.to_string(), found.project.project_id));
+    let mut named: Vec<_> = named.collect();
+    // One that was chosen is offered, however old it is.
+    if !form.project.is_empty() && named.iter().all(|(id, _)| *id != form.project) {
+        match projects::read_overview(&app.core, &visit.scope, &form.project).await {
+            Ok(found) => named.insert(0, (form.project.clone(), found.project.project_id)),
+            Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     Ok(NewTokenPage {
         layout: visit.layout("New token", Section::Tokens),
         problem,
         form,
         lifetimes: LIFETIMES,
         scopes: SCOPES,
-        projects: named.collect(),
+        projects: named,
     })
 }
 
-async fn show_new(State(app): State<AppState>, visit: Visit) -> Result<Response, PanelError> {
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NewTokenQuery {
+    /// The name of the project that it is for.
+    project: String,
+}
+
+async fn show_new(
+    State(app): State<AppState>,
+    visit: Visit,
+    Query(query): Query<NewTokenQuery>,
+) -> Result<Response, PanelError> {
     visit.require_recent(&app)?;
-    let form = NewTokenForm {
+    let mut form = NewTokenForm {
         name: String::new(),
         lifetime: "90d".to_owned(),
         scope: "full".to_owned(),
         project: String::new(),
     };
+    if !query.project.is_empty() {
+        let found = projects::read_overview(&app.core, &visit.scope, &query.project).await?;
+        form.scope = "project".to_owned();
+        form.project = found.project.id.to_string();
+    }
     render(&new_token_page(&app, &visit, form, String::new()).await?)
 }
 
@@ -233,16 +263,22 @@ async fn create_token(
     })
 }
 
-async fn ask_to_revoke(visit: Visit, Path(id): Path<TokenId>) -> Result<Response, PanelError> {
+async fn ask_to_revoke(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path(id): Path<TokenId>,
+) -> Result<Response, PanelError> {
+    let caller = &visit.scope.caller;
+    let found = tokens::list_tokens(&app.core, caller, Some(just_after(id)), 1, 0).await?;
+    let found = found.into_iter().find(|token| token.id == id);
+    let token = found.ok_or(Error::NotFound("the token"))?;
     let question = Question {
-        title: "Revoke this token?".into(),
-        text: format!(
-            "Programs that use the token {id} are refused from the next request on. This cannot be undone."
-        ),
+        title: format!("Revoke {}?", token.name),
+        text: REVOCATION.into(),
         label: "Revoke".into(),
         action: format!("{TOKENS}/{id}/revoke"),
     };
-    let layout = visit.layout("Revoke this token?", Section::Tokens);
+    let layout = visit.layout(format!("Revoke {}?", token.name), Section::Tokens);
     AskPage::new(layout, question)
         .below("Tokens", TOKENS)
         .respond()

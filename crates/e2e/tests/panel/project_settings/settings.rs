@@ -9,6 +9,7 @@ on_both_backends! {
     settings_are_changed;
     a_project_is_deleted_by_its_name;
     networks_are_made_and_deleted;
+    a_token_for_a_project_is_made_from_its_settings;
 }
 
 async fn disks_are_made_resized_and_deleted(app: &TestApp) {
@@ -196,4 +197,30 @@ async fn networks_are_made_and_deleted(app: &TestApp) {
     panel.post(delete, &[]).await.assert(404);
     let left = ada.get("/v1/networks").await.json();
     assert_eq!(left["networks"].as_array().unwrap().len(), 1);
+}
+
+async fn a_token_for_a_project_is_made_from_its_settings(app: &TestApp) {
+    let (ada, mut panel) = ada_with_shop(app).await;
+    let settings = panel.get("/panel/projects/shop/settings").await.assert(200);
+    let link = "/panel/tokens/new?project=shop";
+    assert!(settings.text().contains(link));
+    let project = ada.get("/v1/projects/shop").await.field("/project/_id");
+    // The list offers the newest ones; this one is offered behind them, too.
+    for number in 0..200 {
+        new_project(&ada, &format!("newer-{number}")).await;
+    }
+    let chosen = format!("value=\"{project}\" selected");
+    let page = panel.get(link).await.assert(200).text();
+    assert!(page.contains(&chosen), "{page}");
+    assert!(page.contains("value=\"project\" checked"), "{page}");
+    let page = panel.get("/panel/tokens/new").await.assert(200).text();
+    assert!(!page.contains(&project));
+    let form = [("name", " "), ("lifetime", "30d"), ("scope", "project")];
+    let form = [&form[..], &[("project", &project)]].concat();
+    let page = panel.post("/panel/tokens/new", &form).await.assert(400);
+    assert!(page.text().contains(&chosen), "it stays chosen");
+    panel
+        .get("/panel/tokens/new?project=no-such-project")
+        .await
+        .assert(404);
 }

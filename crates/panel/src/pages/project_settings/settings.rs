@@ -122,6 +122,7 @@ struct SettingsPage {
     switch_href: String,
     off_href: String,
     delete_href: String,
+    token_href: String,
     problem: Option<String>,
 }
 
@@ -169,6 +170,7 @@ async fn settings_page(
         switch_href: at("/settings/switch"),
         off_href: at("/settings/off"),
         delete_href: at("/delete"),
+        token_href: visit.href(&format!("/panel/tokens/new?project={name}")),
         problem,
     })
 }
