@@ -204,6 +204,13 @@ impl Browser {
         }
     }
 
+    /// The status of the page.
+    pub(crate) async fn status(&self) -> u64 {
+        const STATUS: &str = "return performance.getEntriesByType('navigation')[0].responseStatus";
+        let status = self.run(STATUS, Vec::new()).await;
+        status.as_u64().expect("a status")
+    }
+
     /// Waits until the page says something.
     pub(crate) async fn see(&self, text: &str) {
         let last = Arc::new(Mutex::new(String::new()));

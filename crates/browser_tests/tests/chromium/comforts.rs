@@ -32,6 +32,14 @@ const CODE: &str = "
 const CODES: &str =
     "return [...document.querySelectorAll('.codes li')].map((code) => code.textContent);";
 
+/// Answers the page that sets it up as an app would; the recovery codes are shown then.
+pub(crate) async fn switch_on_second_factor(browser: &Browser) {
+    let code = browser.run_async(CODE).await;
+    browser.fill("code", code.as_str().expect("a code")).await;
+    browser.click("Switch on").await;
+    browser.see("Your recovery codes").await;
+}
+
 async fn press(browser: &Browser, keys: &str) {
     let body = browser.find("body").await;
     body.send_keys(keys).await.expect("a page with a keyboard");
@@ -95,10 +103,7 @@ async fn without_a_clipboard_the_text_is_selected() {
 
     // All recovery codes are in a field, whose text is no part of the page's.
     browser.open("/panel/account/second-factor").await;
-    let code = browser.run_async(CODE).await;
-    browser.fill("code", code.as_str().expect("a code")).await;
-    browser.click("Switch on").await;
-    browser.see("Your recovery codes").await;
+    switch_on_second_factor(&browser).await;
     let codes = browser.run(CODES, vec![]).await;
     assert_eq!(codes.as_array().map(Vec::len), Some(10), "{codes}");
     browser.run(NO_CLIPBOARD, vec![]).await;

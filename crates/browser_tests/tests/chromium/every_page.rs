@@ -3,16 +3,16 @@
 use crate::accessibility::serious_violations;
 use crate::browser::{Browser, DESKTOP, Javascript, PHONE, Theme};
 use crate::crawl::{Crawl, shape};
-use crate::furnish::{Furnished, SERVICE, SITE, furnish, sign_in};
+use crate::entry_points::{everywhere, is_refused};
+use crate::form_answers::open_each;
+use crate::furnish::{SERVICE, SITE, furnish, sign_in};
 use estrade_testkit::{Backend, TestApp};
-use serde_json::json;
 use std::path::PathBuf;
 
 /// Most bytes of a first visit.
 const MAX_TRANSFER: u64 = 100 * 1024;
 const TEXT: &str = "Summer sale";
-/// Pages that are not there, which is a page too.
-const MISSING: [&str; 2] = ["/panel/no-such-page", "/panel/welcome/used"];
+
 /// Pages that must be among those that links lead to.
 fn expected() -> Vec<String> {
     let pages = [
@@ -35,6 +35,11 @@ fn expected() -> Vec<String> {
         "account/password",
         "account/second-factor",
         "audit",
+        "confirm",
+        "team/new",
+        "team/invite",
+        "team/delete",
+        "team/members/{id}",
         "admin/accounts",
         "admin/providers",
         "admin/status",
@@ -55,20 +60,6 @@ fn expected() -> Vec<String> {
     expected
 }
 
-/// Where to begin: what no link leads to, and what differs in a team.
-pub(crate) fn beginnings(furnished: &Furnished) -> Vec<String> {
-    let team = &furnished.team;
-    vec![
-        "/panel/projects".to_owned(),
-        "/panel/keys".to_owned(),
-        MISSING[0].to_owned(),
-        MISSING[1].to_owned(),
-        format!("/panel/projects?team={team}"),
-        format!("/panel/keys?team={team}"),
-        format!("/panel/team?team={team}"),
-    ]
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_are_small_quiet_and_accessible() {
     let app = TestApp::start(Backend::Sqlite).await;
@@ -79,12 +70,15 @@ async fn pages_are_small_quiet_and_accessible() {
         check_page(&browser, path, &mut problems).await;
     }
     sign_in(&browser, furnished.email).await;
-    let mut crawl = Crawl::new(beginnings(&furnished));
+    let mut crawl = Crawl::new(everywhere(&furnished));
     while let Some(path) = crawl.next() {
         check_page(&browser, &path, &mut problems).await;
         crawl.note_links(&browser).await;
     }
-    check_login(&app, &browser, &mut problems).await;
+    open_each(&app, &browser, &furnished, async |name: &str| {
+        check_open(&browser, name, &mut problems).await;
+    })
+    .await;
     let mut missing = expected();
     missing.retain(|page| !crawl.has_seen(page));
     browser.finish().await;
@@ -96,59 +90,36 @@ async fn pages_are_small_quiet_and_accessible() {
 /// Opens a page as somebody who never was there, and notes what is wrong with it.
 async fn check_page(browser: &Browser, path: &str, problems: &mut Vec<String>) {
     browser.clear_cache().await;
-    browser.resize(DESKTOP).await;
+    browser.take_activity().await;
     browser.open(path).await;
-    let activity = browser.take_activity().await;
-    problems.extend(activity.problems(path));
-    let status = activity.documents.values().max();
-    if !MISSING.contains(&path) && status.is_none_or(|status| *status >= 400) {
-        problems.push(format!("{path}: status {status:?}"));
+    let status = browser.status().await;
+    if is_refused(path) != (status >= 400) {
+        problems.push(format!("{path}: status {status}"));
     }
+    check_open(browser, path, problems).await;
+}
+
+/// Notes what is wrong with the page that is open, and how large it was with what led to it.
+async fn check_open(browser: &Browser, name: &str, problems: &mut Vec<String>) {
+    let activity = browser.take_activity().await;
+    problems.extend(activity.problems(name));
     let transferred = activity.transferred;
     if transferred > MAX_TRANSFER {
-        problems.push(format!("{path}: {transferred} bytes on the first visit"));
+        problems.push(format!("{name}: {transferred} bytes on the first visit"));
     }
     for theme in Theme::ALL {
         browser.prefer(theme).await;
         for violation in serious_violations(browser).await {
-            problems.push(format!("{path}, {}: {violation:#}", theme.name()));
+            problems.push(format!("{name}, {}: {violation:#}", theme.name()));
         }
     }
     browser.resize(PHONE).await;
     let overflow = browser.overflow(PHONE).await;
     if overflow > 0.0 {
-        problems.push(format!("{path}: {overflow} px wider than a phone"));
-    }
-    problems.extend(browser.take_activity().await.problems(path));
-}
-
-/// The page that no address leads to: it answers the form with the code.
-async fn check_login(app: &TestApp, browser: &Browser, problems: &mut Vec<String>) {
-    open_login(app, browser).await;
-    for theme in Theme::ALL {
-        browser.prefer(theme).await;
-        for violation in serious_violations(browser).await {
-            problems.push(format!("a login, {}: {violation:#}", theme.name()));
-        }
-    }
-    browser.resize(PHONE).await;
-    if browser.overflow(PHONE).await > 0.0 {
-        problems.push("a login: wider than a phone".to_owned());
+        problems.push(format!("{name}: {overflow} px wider than a phone"));
     }
     browser.resize(DESKTOP).await;
-    problems.extend(browser.take_activity().await.problems("a login"));
-}
-
-/// Begins a login of the command line, and opens the question whether to approve it.
-async fn open_login(app: &TestApp, browser: &Browser) {
-    let host = "a-machine-with-a-long-name".repeat(3);
-    let begun = app
-        .stranger()
-        .post("/v1/device/code", &json!({"host": host}));
-    let code = begun.await.assert(200).field("/user_code");
-    browser.open(&format!("/panel/device?code={code}")).await;
-    browser.click("Continue").await;
-    browser.see("Approve this login?").await;
+    problems.extend(browser.take_activity().await.problems(name));
 }
 
 /// Pictures for people to look at.
@@ -165,7 +136,7 @@ async fn screenshots() {
         photograph_page(&browser, path, &folder).await;
     }
     sign_in(&browser, furnished.email).await;
-    let mut crawl = Crawl::new(beginnings(&furnished));
+    let mut crawl = Crawl::new(everywhere(&furnished));
     while let Some(path) = crawl.next() {
         // Whoever is signed in is sent on: the picture would be one of the projects.
         if path.starts_with("/panel/sign-in") {
@@ -174,8 +145,11 @@ async fn screenshots() {
         photograph_page(&browser, &path, &folder).await;
         crawl.note_links(&browser).await;
     }
-    open_login(&app, &browser).await;
-    photograph(&browser, "device_request", &folder).await;
+    open_each(&app, &browser, &furnished, async |name: &str| {
+        photograph(&browser, name, &folder).await;
+        browser.resize(DESKTOP).await;
+    })
+    .await;
     browser.finish().await;
     app.finish().await;
 }

@@ -1,12 +1,16 @@
 //! An installation with something on every page.
 
 use crate::browser::Browser;
+use estrade_model::ReleaseId;
 use estrade_model::secret::Secret;
 use estrade_service::bootstrap::ADMIN;
 use estrade_service::identity::accounts::{self, EndedTokens};
+use estrade_store::build_logs::append_lines;
 use estrade_store::log_blocks::{NewLogBlock, insert_block};
 use estrade_testkit::{TestApp, User};
 use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What everybody's password is.
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
@@ -20,6 +24,10 @@ pub(crate) struct Furnished {
     /// The person who has all of it, an administrator.
     pub(crate) email: &'static str,
     pub(crate) team: String,
+    /// The id of the project that would run.
+    pub(crate) service: String,
+    /// The id of the site's first release.
+    pub(crate) release: String,
     /// Where an invitation leads, as a path.
     pub(crate) invitation: String,
 }
@@ -32,18 +40,22 @@ pub(crate) async fn furnish(app: &TestApp, text: &str) -> Furnished {
     accounts::set_password(app.core(), &email, password, EndedTokens::Sessions)
         .await
         .expect("a password");
-    add_site(&ada, text).await;
-    add_service(app, &ada, text).await;
+    let release = add_site(&ada, text).await;
+    let service = add_service(app, &ada, text).await;
     add_keys(app, &ada, text).await;
     let (team, invitation) = add_team(app, &ada, text).await;
     Furnished {
         email: ADMIN,
         team,
+        service,
+        release,
         invitation,
     }
 }
 
-async fn add_site(ada: &User, text: &str) {
+/// Returns the id of its first release.
+async fn add_site(ada: &User, text: &str) -> String {
+    let mut releases = Vec::new();
     let new = json!({"name": SITE, "platform": "static", "planID": "nano"});
     ada.post("/v1/projects", &new).await.assert(200);
     for version in 1..=2 {
@@ -57,14 +69,17 @@ async fn add_site(ada: &User, text: &str) {
         let path = format!("/v1/releases/{release}?wait=READY&timeout=60");
         let read = ada.get(&path).await.assert(200);
         assert_eq!(read.field("/release/state"), "READY");
+        releases.push(release);
     }
     let set = json!({"project": SITE, "variables": [{"key": "GREETING", "value": text}]});
     ada.post("/v1/projects/update-envs", &set).await.assert(201);
     let domain = json!({"name": "shop.example.com", "project": SITE});
     ada.post("/v1/domains", &domain).await.assert(201);
+    releases.swap_remove(0)
 }
 
-async fn add_service(app: &TestApp, ada: &User, text: &str) {
+/// Returns its id.
+async fn add_service(app: &TestApp, ada: &User, text: &str) -> String {
     let new = json!({"name": SERVICE, "platform": "node", "planID": "nano"});
     let made = ada.post("/v1/projects", &new).await.assert(200);
     let disk = json!({"name": "data", "size": 1});
@@ -74,10 +89,11 @@ async fn add_service(app: &TestApp, ada: &User, text: &str) {
     ada.post("/v1/networks", &network).await;
     let project = made.field("/project/_id");
     store_log_line(app, &project, text).await;
+    project
 }
 
 /// Stores a line as the server does: in a block of what an instance of a release wrote.
-async fn store_log_line(app: &TestApp, project: &str, text: &str) {
+pub(crate) async fn store_log_line(app: &TestApp, project: &str, text: &str) {
     let now = app.core().now();
     let at = now.millis() * 1_000_000;
     let mut raw = at.to_be_bytes().to_vec();
@@ -103,12 +119,42 @@ async fn store_log_line(app: &TestApp, project: &str, text: &str) {
     assert!(stored.await.expect("a stored line"));
 }
 
+/// Puts a release into a state, as if it were built now by a server that is not there, and adds lines to its log.
+pub(crate) async fn write_build_log(app: &TestApp, release: &str, state: &str, lines: &[String]) {
+    let now = app.core().now();
+    let end = now.after(Duration::from_hours(1));
+    let finished_at = (state == "READY").then_some(now);
+    let id: ReleaseId = release.parse().expect("an id");
+    let job = Arc::new((state.to_owned(), lines.to_vec()));
+    let written = app.core().db.transact(move |tx| {
+        let job = Arc::clone(&job);
+        Box::pin(async move {
+            let (state, lines) = &*job;
+            tx.query(
+                "UPDATE releases SET state = $2, finished_at = $3, lease_until = $4, deadline = $4 WHERE id = $1",
+            )
+            .bind(id)
+            .bind(state)
+            .bind(finished_at)
+            .bind(end)
+            .execute()
+            .await?;
+            append_lines(tx, id, lines, now).await
+        })
+    });
+    written.await.expect("a build log");
+}
+
 async fn add_keys(app: &TestApp, ada: &User, text: &str) {
     let new = json!({
         "name": "ci-bot", "workspaces": ["main"], "rpm": 60,
         "budget": {"amount": "12.50", "period": "monthly"},
     });
     let made = ada.ai().post("/v1/keys", &new).await.assert(201);
+    // As long as the label of a workspace may be.
+    let label: String = text.chars().take(50).collect();
+    let other = json!({"name": "batch", "workspaces": [label]});
+    ada.ai().post("/v1/keys", &other).await.assert(201);
     let call = json!({"model": "estrade/echo", "messages": [{"role": "user", "content": text}]});
     let caller = app.stranger().ai();
     for _ in 0..3 {

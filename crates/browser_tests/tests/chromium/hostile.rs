@@ -2,13 +2,15 @@
 
 use crate::browser::{Browser, Javascript};
 use crate::crawl::{Crawl, shape};
-use crate::every_page::beginnings;
-use crate::furnish::{Furnished, PASSWORD, SERVICE, SITE, furnish, sign_in};
+use crate::entry_points::everywhere;
+use crate::furnish::{
+    Furnished, PASSWORD, SERVICE, SITE, furnish, sign_in, store_log_line, write_build_log,
+};
 use estrade_mock_upstream::{
     Action, MockUpstream, ReceivedRequest, done, event, json as json_answer, stream_head,
     usage_event,
 };
-use estrade_testkit::{Api, Backend, TestApp};
+use estrade_testkit::{Api, Backend, TestApp, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -29,21 +31,6 @@ const IS_OWNED: &str =
 const SHOWS: &str = "
     const fields = [...document.querySelectorAll('main input:not([type=hidden]), main textarea')];
     return document.body.innerText.includes('onerror') || fields.some(field => field.value.includes('onerror'));";
-
-/// Where to begin, so that links lead to every page, also to those of the team.
-fn everywhere(furnished: &Furnished) -> Vec<String> {
-    let team = &furnished.team;
-    let mut paths = beginnings(furnished);
-    let pages = [
-        "team/invite",
-        "team/delete",
-        "audit",
-        "new-project",
-        "workspaces",
-    ];
-    paths.extend(pages.map(|page| format!("/panel/{page}?team={team}")));
-    paths
-}
 
 /// Says what is wrong with the page that is open.
 async fn look(browser: &Browser, page: &str, problems: &mut Vec<String>) {
@@ -69,6 +56,9 @@ async fn what_people_wrote_stays_text() {
     make_token(&browser, &mut problems).await;
     sign_in_as_hostile_device(&app, furnished.email).await;
     look_at_login(&app, &browser, &mut problems).await;
+    look_at_value(&browser, &mut problems).await;
+    look_at_live_log(&app, &browser, &furnished, &mut problems).await;
+    look_at_build_log(&app, &browser, &furnished, &mut problems).await;
 
     let mut crawl = Crawl::new(everywhere(&furnished));
     while let Some(path) = crawl.next() {
@@ -92,6 +82,8 @@ async fn what_people_wrote_stays_text() {
         "/panel/team".to_owned(),
         "/panel/tokens".to_owned(),
         "/panel/sessions".to_owned(),
+        // The label of a workspace.
+        "/panel/workspaces".to_owned(),
     ] {
         assert!(showing.contains(&page), "{page} does not show the text");
     }
@@ -131,6 +123,56 @@ async fn look_at_login(app: &TestApp, browser: &Browser, problems: &mut Vec<Stri
     // Of what the program is called; a machine has the characters of host names only.
     browser.see("<img src=x onerror").await;
     look(browser, "the question before a login is approved", problems).await;
+}
+
+/// The value of a variable, which is hidden until somebody asks for it.
+async fn look_at_value(browser: &Browser, problems: &mut Vec<String>) {
+    let path = format!("/panel/projects/{SITE}/environment?show=GREETING");
+    browser.open(&path).await;
+    assert_eq!(browser.run(SHOWS, Vec::new()).await, true, "{path}");
+    look(browser, &path, problems).await;
+}
+
+/// A line that a script adds to the page as it is written.
+async fn look_at_live_log(
+    app: &TestApp,
+    browser: &Browser,
+    furnished: &Furnished,
+    problems: &mut Vec<String>,
+) {
+    let path = format!("/panel/projects/{SERVICE}/logs");
+    browser.open(&path).await;
+    browser.see("Live").await;
+    let line = format!("written meanwhile: {HOSTILE}");
+    store_log_line(app, &furnished.service, &line).await;
+    browser.see(&line).await;
+    look(browser, "a log line that came meanwhile", problems).await;
+}
+
+/// The same of the log of a build.
+async fn look_at_build_log(
+    app: &TestApp,
+    browser: &Browser,
+    furnished: &Furnished,
+    problems: &mut Vec<String>,
+) {
+    let release = &furnished.release;
+    let line = format!("written meanwhile: {HOSTILE}");
+    write_build_log(app, release, "BUILDING", &[]).await;
+    let path = format!("/panel/projects/{SITE}/releases/{release}");
+    browser.open(&path).await;
+    browser.find("[data-tail]").await;
+    write_build_log(app, release, "BUILDING", &[line.clone()]).await;
+    browser.see(&line).await;
+    look(browser, "a line of a build that came meanwhile", problems).await;
+    write_build_log(app, release, "READY", &[]).await;
+    // The page loads itself again at the end of the log.
+    eventually("the build has ended", || async {
+        !browser.has("[data-tail]").await
+    })
+    .await;
+    browser.see(&line).await;
+    look(browser, "the log of a build", problems).await;
 }
 
 /// Forms are shown again with what was typed, and messages quote it: also where the text is no name that would be kept.
