@@ -199,7 +199,7 @@ async fn show_new(
     };
     if !query.project.is_empty() {
         let found = projects::read_overview(&app.core, &visit.scope, &query.project).await?;
-        form.scope = "project".to_owned();
+        form.scope = String::from("project");
         form.project = found.project.id.to_string();
     }
     render(&new_token_page(&app, &visit, form, String::new()).await?)
