@@ -23,10 +23,22 @@ pub struct BuildPlan {
     pub build_args: Vec<BuildArg>,
     /// Whether layers of earlier builds may be used.
     pub cache: bool,
+    /// What the package manager may keep for the next build; none where it cannot be told what it depends on.
+    pub package_cache: Option<PackageCache>,
     /// What the image is for.
     pub outcome: Outcome,
     /// Lines for the build log: what was found, and why it was decided so.
     pub notes: Vec<String>,
+}
+
+/// The cache of the package manager of a Dockerfile of ours, in the folder [`CACHE_FOLDER`](crate::CACHE_FOLDER) of the
+/// stage `build`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackageCache {
+    /// A hash of all that decides what is installed, but the image that the stage begins with.
+    pub key: String,
+    /// The number of the instruction that installs, from 1.
+    pub installs: usize,
 }
 
 /// Where the Dockerfile is.

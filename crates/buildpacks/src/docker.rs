@@ -41,6 +41,7 @@ pub(crate) fn plan(mut context: BuildContext<'_>) -> Result<BuildPlan> {
         ignore: IgnoreRules::of_dockerfile(&context.tree, &path)?,
         dockerfile: Dockerfile::Theirs { path, bases },
         build_args: context.settings.build_args().to_vec(),
+        package_cache: None,
         cache: context.settings.cache(),
         outcome: Outcome::Runs {
             command: context.settings.args().map(<[String]>::to_vec),

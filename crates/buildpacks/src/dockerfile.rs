@@ -20,9 +20,28 @@ pub(crate) const MAKE_USER: &str = "echo 'estrade:x:10001:10001::/home/estrade:/
 && echo 'estrade:x:10001:' >> /etc/group \
 && mkdir -p /home/estrade /app && chown 10001:10001 /home/estrade /app";
 
+/// Where package managers keep what they download while a stage `build` is built. No other stage has it.
+pub const CACHE_FOLDER: &str = "/var/cache/estrade";
+
 /// A Dockerfile in the making.
 #[derive(Debug, Default)]
-pub(crate) struct Writer(String);
+pub(crate) struct Writer {
+    text: String,
+    /// Files and folders of the sources that were copied by name.
+    copied: Vec<String>,
+    /// Whether all of the sources were copied.
+    copied_all: bool,
+    installed: Option<Installed>,
+}
+
+/// Where a Dockerfile has installed dependencies, and from which files.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    /// How much of the text had been written then.
+    pub(crate) end: usize,
+    /// Files and folders of the sources that had been copied.
+    pub(crate) copied: Vec<String>,
+}
 
 impl Writer {
     pub(crate) fn new(platform: &'static str) -> Self {
@@ -34,32 +53,48 @@ impl Writer {
     }
 
     pub(crate) fn into_text(self) -> String {
-        self.0
+        self.text
+    }
+
+    /// The install step has been written. Nothing is noted where all files may have decided what it does.
+    pub(crate) fn note_installed(&mut self) {
+        if !self.copied_all {
+            self.installed = Some(Installed {
+                end: self.text.len(),
+                copied: self.copied.clone(),
+            });
+        }
+    }
+
+    /// The text up to the end of the install step, and what it installs from.
+    pub(crate) fn installed(&self) -> Option<(&str, &[String])> {
+        let installed = self.installed.as_ref()?;
+        Some((self.text.get(..installed.end)?, &installed.copied))
     }
 
     fn line(&mut self, line: &str) {
         debug_assert!(!line.contains('\n'), "one instruction is one line");
-        self.0.push_str(line);
-        self.0.push('\n');
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 
     /// Begins a stage with a name, which later ones can copy from.
     pub(crate) fn stage(&mut self, image: &Image, name: &'static str) {
-        self.0.push('\n');
+        self.text.push('\n');
         self.line(&format!("FROM {image} AS {name}"));
         self.as_root(image);
     }
 
     /// Begins the last stage: what becomes the image.
     pub(crate) fn last_stage(&mut self, image: &Image) {
-        self.0.push('\n');
+        self.text.push('\n');
         self.line(&format!("FROM {image}"));
         self.as_root(image);
     }
 
     /// Begins a stage on top of an earlier one.
     pub(crate) fn stage_on(&mut self, earlier: &'static str, name: Option<&'static str>) {
-        self.0.push('\n');
+        self.text.push('\n');
         match name {
             Some(name) => self.line(&format!("FROM {earlier} AS {name}")),
             None => self.line(&format!("FROM {earlier}")),
@@ -68,7 +103,7 @@ impl Writer {
 
     /// Ends as a folder of files in an otherwise empty image.
     pub(crate) fn only_folder(&mut self, stage: &'static str, folder: &'static str) {
-        self.0.push('\n');
+        self.text.push('\n');
         self.line("FROM scratch");
         self.line(&format!("COPY --from={stage} {folder} {folder}"));
     }
@@ -103,6 +138,13 @@ impl Writer {
         self.line(&format!("ENV {name}={value}"));
     }
 
+    /// Tells package managers to keep what they download where the next build finds it. Only for the stage `build`.
+    pub(crate) fn cache_env(&mut self, variables: &[(&'static str, &'static str)]) {
+        for (name, folder) in variables {
+            self.line(&format!("ENV {name}={CACHE_FOLDER}/{folder}"));
+        }
+    }
+
     /// An environment variable whose value is one plain word.
     pub(crate) fn env_word(&mut self, name: &'static str, value: &str) {
         if is_plain(value) {
@@ -130,11 +172,13 @@ impl Writer {
 
     /// Copies everything.
     pub(crate) fn copy_all(&mut self) {
+        self.copied_all = true;
         self.line("COPY . ./");
     }
 
     /// Copies everything, for the app's own user.
     pub(crate) fn copy_all_owned(&mut self) {
+        self.copied_all = true;
         self.line(&format!("COPY --chown={RUN_AS}:{RUN_AS} . ./"));
     }
 
@@ -162,6 +206,8 @@ impl Writer {
     fn copy_as(&mut self, flags: &str, files: &[&str], folder: &str) -> Result<()> {
         let mut words = files.to_vec();
         words.push(folder);
+        self.copied
+            .extend(files.iter().map(|file| (*file).to_owned()));
         if words
             .iter()
             .all(|word| is_plain(word) && !word.starts_with('-'))

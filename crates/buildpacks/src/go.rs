@@ -34,6 +34,9 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
         .said_start()?
         .unwrap_or_else(|| Command::words(&["/usr/local/bin/app"]));
     context.begin_build(&image, &[])?;
+    context
+        .file
+        .cache_env(&[("GOMODCACHE", "go/modules"), ("GOCACHE", "go/build")]);
     let cgo = context.settings.flag("cgoEnabled")? == Some(true);
     context.file.env("CGO_ENABLED", if cgo { "1" } else { "0" });
     install(context, &module)?;
@@ -83,6 +86,7 @@ fn install(context: &mut BuildContext<'_>, module: &str) -> Result<()> {
     context.file.copy(&files, "./")?;
     if sums.is_some() {
         context.file.script("go mod download");
+        context.file.note_installed();
     }
     context.file.copy_all();
     Ok(())

@@ -36,10 +36,10 @@ mod settings;
 mod sources;
 mod version;
 
-pub use bases::{Base, Bases, check_triggers};
-pub use build_plan::{BuildPlan, Dockerfile, NO_SITE, Outcome};
+pub use bases::{Base, Bases, BuildStage, PinnedDockerfile, check_triggers};
+pub use build_plan::{BuildPlan, Dockerfile, NO_SITE, Outcome, PackageCache};
 pub use detect::detect;
-pub use dockerfile::RUN_AS;
+pub use dockerfile::{CACHE_FOLDER, RUN_AS};
 pub use error::PlanError;
 pub use failure::FailedBuild;
 pub use frameworks::Detected;

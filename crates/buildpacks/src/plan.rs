@@ -1,7 +1,7 @@
 //! Which buildpack makes the plan of a build, and what all plans end with.
 
 use crate::bases;
-use crate::build_plan::{BuildPlan, Dockerfile, OWN_NAME, Outcome, SITE};
+use crate::build_plan::{BuildPlan, Dockerfile, OWN_NAME, Outcome, PackageCache, SITE};
 use crate::command::Command;
 use crate::context::{BuildContext, OutputKind};
 use crate::detect::resolve;
@@ -105,14 +105,44 @@ fn finish(mut context: BuildContext<'_>, output: &OutputKind) -> Result<BuildPla
         }
     }
     let ignore = IgnoreRules::of_platform(&context.tree, &more)?;
+    let package_cache = package_cache(&context)?;
     let text = context.file.into_text();
     let bases = bases::check_own(OWN_NAME, &text)?;
     Ok(BuildPlan {
         ignore,
         build_args: context.settings.build_args().to_vec(),
         cache: context.settings.cache(),
+        package_cache,
         outcome,
         notes: context.notes,
         dockerfile: Dockerfile::Ours { text, bases },
     })
+}
+
+/// What the install step depends on: the text up to there, the files that it copies, and the build's arguments.
+fn package_cache(context: &BuildContext<'_>) -> Result<Option<PackageCache>> {
+    let Some((text, copied)) = context.file.installed() else {
+        return Ok(None);
+    };
+    let mut hasher = blake3::Hasher::new_derive_key("estrade package cache of a build plan");
+    let mut add = |bytes: &[u8]| {
+        hasher.update(&bytes.len().to_le_bytes());
+        hasher.update(bytes);
+    };
+    add(text.as_bytes());
+    for path in copied {
+        for (path, digest) in context.tree.digests(path)? {
+            add(path.as_bytes());
+            add(&digest);
+        }
+    }
+    for arg in context.settings.build_args() {
+        add(arg.name().as_bytes());
+        add(arg.value().as_bytes());
+    }
+    let is_instruction = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    Ok(Some(PackageCache {
+        key: hasher.finalize().to_hex()[..32].to_owned(),
+        installs: text.lines().filter(is_instruction).count(),
+    }))
 }

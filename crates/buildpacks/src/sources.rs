@@ -5,6 +5,7 @@ use estrade_model::paths::FilePath;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::ops::Bound;
 
 /// The file in which users say what the build does not get to see.
 pub(crate) const IGNORE_FILE: &str = ".dockerignore";
@@ -18,6 +19,11 @@ pub trait Sources {
 
     /// The first `most` bytes of a file that `paths` names.
     fn read(&self, path: &str, most: usize) -> Result<Cow<'_, [u8]>, Box<dyn Error + Send + Sync>>;
+
+    /// The BLAKE3 hash of a file that `paths` names.
+    fn digest(&self, path: &str) -> Result<[u8; 32], Box<dyn Error + Send + Sync>> {
+        Ok(*blake3::hash(&self.read(path, usize::MAX)?).as_bytes())
+    }
 }
 
 /// Files in memory.
@@ -111,6 +117,25 @@ impl<'s> Tree<'s> {
     pub(crate) fn glance(&self, path: &str, most: usize) -> Result<Option<String>> {
         let bytes = self.start(path, most)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// The hashes of a file, or of all files of a folder, with their paths.
+    pub(crate) fn digests(&self, path: &str) -> Result<Vec<(&'s str, [u8; 32])>> {
+        let inside = format!("{path}/");
+        let from_here = (Bound::Included(path), Bound::Unbounded);
+        let names = self.paths.range::<str, _>(from_here);
+        let names = names.take_while(|name| name.starts_with(path));
+        let names = names.filter(|name| **name == path || name.starts_with(&inside));
+        let mut digests = Vec::new();
+        for name in names {
+            let digest = self.sources.digest(name);
+            let digest = digest.map_err(|cause| PlanError::Unreadable {
+                path: (*name).to_owned(),
+                cause,
+            })?;
+            digests.push((*name, digest));
+        }
+        Ok(digests)
     }
 
     fn start(&self, path: &str, most: usize) -> Result<Option<Cow<'_, [u8]>>> {

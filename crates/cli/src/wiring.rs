@@ -122,6 +122,7 @@ fn containers(config: &Config) -> Result<ContainerSettings, OpenError> {
         build_memory: docker.build_memory_mb.get().saturating_mul(1 << 20),
         build_cpus: docker.build_cpus.get(),
         build_limit: Duration::from_mins(docker.build_minutes.get().into()),
+        build_cache: docker.build_cache_mb.saturating_mul(1 << 20),
         free_disk: docker.free_disk_gb.saturating_mul(1 << 30),
         ..ContainerSettings::default()
     })

@@ -8,6 +8,8 @@ pub const PREFIX: &str = "estrade-";
 pub const LAYERS: &str = "layers";
 /// The same of images that were fetched to be built on.
 pub const BASES: &str = "bases";
+/// The same of images with what package managers have downloaded in builds.
+pub const CACHES: &str = "caches";
 /// Engines know names without a registry by these, too.
 const REGISTRIES: [&str; 2] = ["docker.io/", "index.docker.io/"];
 
@@ -18,7 +20,7 @@ pub fn is_built(name: &str) -> bool {
         return false;
     };
     let project = rest.split([':', '@']).next().unwrap_or(rest);
-    [LAYERS, BASES].contains(&project) || project.parse::<ProjectId>().is_ok()
+    [LAYERS, BASES, CACHES].contains(&project) || project.parse::<ProjectId>().is_ok()
 }
 
 /// The name without the registry that is meant where there is none.
@@ -41,6 +43,9 @@ mod tests {
             "docker.io/estrade-0a/0123456789abcdef01234567:1",
             "index.docker.io/estrade-0a/0123456789abcdef01234567@sha256:0",
             "estrade-0a/layers:1-0",
+            "estrade-0a/bases:1-0",
+            "estrade-0a/caches:0123456789abcdef01234567-in-1-0-0",
+            "docker.io/estrade-0a/caches:x",
         ] {
             assert!(is_built(built), "{built}");
         }

@@ -9,11 +9,12 @@
 use crate::build::{BuildError, BuildSpec};
 use crate::error::Error;
 use crate::image::{Image, OwnImage, OwnImageEntry};
+use crate::package_cache::{BuiltCache, CacheKey, SavedCache};
 use crate::pull::{PullProgress, RegistryLogin};
 use crate::runtime::Call;
 use bytes::Bytes;
 use estrade_model::image_ref::ImageRef;
-use estrade_model::{OwnerId, ReleaseId, Timestamp};
+use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use std::fmt;
@@ -53,9 +54,27 @@ pub trait ImageBuilder: fmt::Debug + Send + Sync {
     /// must exist. Lazy: nothing happens until the result is polled.
     fn build(&self, spec: &BuildSpec, context: BuildContext) -> Box<dyn Build>;
 
-    /// The label with which every stage of an owner's builds begins, so that layers are not shared between owners.
-    /// `args` are the build's arguments.
-    fn cache_label(&self, owner: OwnerId, args: &[(&str, &str)]) -> String;
+    /// The label with which every stage of a project's builds begins, so that layers are shared neither between owners nor
+    /// between projects. `args` are the build's arguments.
+    fn cache_label(&self, owner: OwnerId, project: ProjectId, args: &[(&str, &str)]) -> String;
+
+    /// The id of the image that a build begins with instead of its base, to have the package manager's cache of earlier
+    /// builds; none: there is no such cache. A build that installs the same as the last one gets what that one began with, so
+    /// that its layers are used again. To be called once for a build that is about to begin.
+    fn use_cache<'a>(&'a self, key: &'a CacheKey, now: Timestamp) -> Call<'a, Option<ImageRef>>;
+
+    /// Keeps the package manager's cache of a build that has succeeded for later builds of its project.
+    fn save_cache<'a>(&'a self, built: &'a BuiltCache, now: Timestamp) -> Call<'a, SavedCache>;
+
+    /// The projects that have caches.
+    fn projects_with_caches(&self) -> Call<'_, Vec<ProjectId>>;
+
+    /// Removes the caches of these projects; whether that was all.
+    fn remove_caches<'a>(&'a self, projects: &'a [ProjectId]) -> Call<'a, bool>;
+
+    /// Removes caches that no build has used since then, and those that others have replaced. One whose saving
+    /// began before `made_before` was broken off.
+    fn prune_caches(&self, used_before: Timestamp, made_before: Timestamp) -> Call<'_, ()>;
 
     /// Writes a folder of a release's image as a tar. Nothing of the image is run. When this fails, what was written is
     /// not whole.
@@ -76,7 +95,7 @@ pub trait ImageBuilder: fmt::Debug + Send + Sync {
     /// any while something is built.
     fn remove_image(&self, image: OwnImage) -> Call<'_, ()>;
 
-    /// Removes what builds left behind before then; until that it serves as cache.
+    /// Removes what builds left behind and none has used since then; until that it serves as cache.
     fn prune_images(&self, made_before: Timestamp) -> Call<'_, ()>;
 
     /// Removes images that were pulled as bases of builds and have not been used since then.

@@ -78,3 +78,20 @@ pub async fn known_releases(
     }
     Ok(known)
 }
+
+/// Which of these projects there are.
+pub async fn known_projects(
+    db: &Db,
+    projects: &[ProjectId],
+) -> Result<HashSet<ProjectId>, StoreError> {
+    let mut known = HashSet::new();
+    for project in projects {
+        let found: Option<ProjectId> = db
+            .read("SELECT id FROM projects WHERE id = $1")
+            .bind(*project)
+            .fetch_optional()
+            .await?;
+        known.extend(found);
+    }
+    Ok(known)
+}

@@ -120,7 +120,15 @@ impl Docker {
     /// The images of its releases, by the names that it gave them.
     pub fn images(&self) -> Vec<String> {
         let mut names = self.image_names();
-        names.retain(|name| !name.contains("/layers:"));
+        names.retain(|name| !name.contains("/layers:") && !name.contains("/caches:"));
+        names
+    }
+
+    /// What package managers keep for the builds of its projects, by the names that it gave them.
+    pub fn package_caches(&self) -> Vec<String> {
+        let mut names = self.image_names();
+        names.retain(|name| name.contains("/caches:"));
+        names.sort();
         names
     }
 

@@ -16,7 +16,7 @@ mod reader;
 mod tests;
 mod triggers;
 
-pub use lines::{Base, Bases};
+pub use lines::{Base, Bases, BuildStage, PinnedDockerfile};
 pub use triggers::check_triggers;
 
 use crate::error::Result;

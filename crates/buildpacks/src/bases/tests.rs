@@ -44,7 +44,7 @@ FROM build";
     let ids = ids.map(|(name, id)| (name.to_owned(), id.to_owned()));
     // The label is the first of every stage, so that no layer is shared with builds of another one.
     assert_eq!(
-        bases.pin(&ids.into(), "of=me"),
+        bases.pin(&ids.into(), "of=me", None).text,
         "ARG TAG=22
 FROM --platform=linux/amd64 sha256:aa AS build
 LABEL of=me
@@ -80,7 +80,7 @@ RUN echo --mount=type=secret";
     let ids = [("a:1", "sha256:aa"), ("tools:1", "sha256:cc")];
     let ids = ids.map(|(name, id)| (name.to_owned(), id.to_owned()));
     assert_eq!(
-        read.bases.pin(&ids.into(), "of=me"),
+        read.bases.pin(&ids.into(), "of=me", None).text,
         "FROM sha256:aa AS one
 LABEL of=me
 RUN npm ci  --x

@@ -170,6 +170,21 @@ impl Manager {
         [self.program(), "run", name]
     }
 
+    /// Where it and npm, which installs it, keep what they download.
+    pub(crate) fn cache_env(&self) -> Vec<(&'static str, &'static str)> {
+        let own = match self.kind {
+            Kind::Npm => None,
+            Kind::Yarn => Some(("YARN_CACHE_FOLDER", "yarn")),
+            Kind::Berry => Some(("YARN_GLOBAL_FOLDER", "yarn")),
+            Kind::Pnpm => Some(("npm_config_store_dir", "pnpm")),
+            Kind::Bun => Some(("BUN_INSTALL_CACHE_DIR", "bun")),
+        };
+        [("npm_config_cache", "npm")]
+            .into_iter()
+            .chain(own)
+            .collect()
+    }
+
     /// Newer Yarns keep dependencies in a cache of the user who installs, which is not the one who
     /// runs the app. They are told to put them where all others do.
     pub(crate) fn prepare(&self, context: &mut BuildContext<'_>) {

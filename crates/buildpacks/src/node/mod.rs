@@ -130,6 +130,7 @@ impl Project {
     /// Writes what installs dependencies, and then all other files. Manifests come first, so that
     /// the layer with the dependencies is used again while they stay the same.
     fn install(&self, context: &mut BuildContext<'_>, dev: bool, rest: Rest) -> Result<()> {
+        context.file.cache_env(&self.manager.cache_env());
         self.manager.prepare(context);
         if self.needs_all_files(context)? {
             copy_rest(context, rest);
@@ -161,6 +162,7 @@ impl Project {
                 context.file.run(&words.collect::<Vec<_>>());
             }
             context.file.run(&self.manager.install(dev));
+            context.file.note_installed();
             copy_rest(context, rest);
             for script in put_off {
                 context.file.run(&self.manager.script(script));

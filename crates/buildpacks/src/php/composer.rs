@@ -111,6 +111,7 @@ impl Composer {
             "--no-autoloader",
         ];
         context.file.run(&[&install[..], no_dev].concat());
+        context.file.note_installed();
         if !whole {
             context.file.copy_all();
         }

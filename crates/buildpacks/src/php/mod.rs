@@ -92,6 +92,9 @@ impl Project {
             .file
             .copy_from_image(&composer, "/usr/bin/composer", "/usr/local/bin/composer");
         context.file.env("COMPOSER_ALLOW_SUPERUSER", "1");
+        context
+            .file
+            .cache_env(&[("COMPOSER_CACHE_DIR", "composer")]);
         context.file.args(context.settings.build_args());
         context.file.workdir(".")?;
         for script in before {

@@ -14,14 +14,39 @@ pub(crate) use flask::flask;
 use crate::command::Command;
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
-use crate::images::Image;
+use crate::images::{BaseImages, Image};
 use crate::sources::folder_of;
+use crate::version::Version;
 use manifest::{Manifest, Tool};
 use std::collections::BTreeSet;
 
-const UV_SYNC: &str = "UV_PROJECT_ENVIRONMENT=/opt/venv UV_PYTHON_DOWNLOADS=never /opt/tools/bin/uv sync --locked --no-dev --no-install-project --no-cache";
-const POETRY_INSTALL: &str =
-    "/opt/tools/bin/poetry install --only main --no-root --no-interaction --no-cache";
+// A file of the environment that is a hard link to one of the cache would change with it.
+const UV_SYNC: &str = "UV_PROJECT_ENVIRONMENT=/opt/venv UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never /opt/tools/bin/uv sync --locked --no-dev --no-install-project";
+const POETRY_INSTALL: &str = "/opt/tools/bin/poetry install --only main --no-root --no-interaction";
+
+/// A tool that is installed with pip, in the version that builds are made with.
+struct InstallTool {
+    name: &'static str,
+    pinned: &'static str,
+    /// The oldest Python that this version runs on; an older one gets the newest that does.
+    since: Version,
+}
+
+const UV: InstallTool = InstallTool {
+    name: "uv",
+    pinned: "uv==0.13.8",
+    since: Version::minor(3, 8),
+};
+const POETRY: InstallTool = InstallTool {
+    name: "poetry",
+    pinned: "poetry==2.5.1",
+    since: Version::minor(3, 10),
+};
+const PIPENV: InstallTool = InstallTool {
+    name: "pipenv",
+    pinned: "pipenv==2026.10.3",
+    since: Version::minor(3, 10),
+};
 
 /// What a build leaves behind on a developer's machine.
 const IGNORED: [&str; 7] = [
@@ -54,6 +79,7 @@ const SYSTEM: [(&str, &[&str], &[&str]); 4] = [
 /// A project of Python.
 struct Project {
     image: Image,
+    version: Version,
     manifest: Manifest,
 }
 
@@ -131,9 +157,15 @@ impl Project {
     fn open(context: &mut BuildContext<'_>, image: &'static str) -> Result<Self> {
         context.ignored.extend(IGNORED);
         let requested = version::version(context)?;
+        let usual = BaseImages::usual(image);
+        let version = requested.as_ref().map_or(usual, |it| it.version);
         let image = context.base(image, "Python", requested.as_ref());
         let manifest = Manifest::find(context)?;
-        Ok(Self { image, manifest })
+        Ok(Self {
+            image,
+            version,
+            manifest,
+        })
     }
 
     /// Refuses sources that cannot have what they need.
@@ -225,6 +257,7 @@ impl Project {
             context.file.env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
             context.file.env("VIRTUAL_ENV", "/opt/venv");
             context.file.env("PATH", "/opt/venv/bin:$PATH");
+            context.file.cache_env(self.cache_env());
             self.install(context)?;
             if let Some(needs) = start.needs.filter(|name| !self.manifest.has(name)) {
                 context.note(format!(
@@ -232,6 +265,7 @@ impl Project {
                 ));
                 self.install_more(context, needs);
             }
+            context.file.note_installed();
         }
         if !self.installs_with_all_files(context)? {
             context.file.copy_all();
@@ -264,9 +298,9 @@ impl Project {
             return Ok(());
         }
         match &self.manifest.tool {
-            Tool::Uv => install_tool(context, "uv"),
-            Tool::Poetry => install_tool(context, "poetry"),
-            Tool::Pipenv { .. } => install_tool(context, "pipenv"),
+            Tool::Uv => self.install_tool(context, &UV),
+            Tool::Poetry => self.install_tool(context, &POETRY),
+            Tool::Pipenv { .. } => self.install_tool(context, &PIPENV),
             Tool::List(_) | Tool::Listed(_) | Tool::Itself | Tool::Nothing => {}
         }
         if self.manifest.whole {
@@ -274,7 +308,7 @@ impl Project {
         } else if !matches!(self.manifest.tool, Tool::Listed(_)) {
             self.copy_manifests(context)?;
         }
-        let pip = ["pip", "install", "--no-cache-dir"];
+        let pip = ["pip", "install"];
         match &self.manifest.tool {
             Tool::Uv => context.file.script(UV_SYNC),
             Tool::Poetry => context.file.script(POETRY_INSTALL),
@@ -301,16 +335,37 @@ impl Project {
         Ok(())
     }
 
+    /// Where pip and what it installs keep what they download.
+    fn cache_env(&self) -> &'static [(&'static str, &'static str)] {
+        const PIP: (&str, &str) = ("PIP_CACHE_DIR", "pip");
+        match self.manifest.tool {
+            Tool::Uv => &[PIP, ("UV_CACHE_DIR", "uv")],
+            Tool::Poetry => &[PIP, ("POETRY_CACHE_DIR", "poetry")],
+            Tool::Pipenv { .. } => &[PIP, ("PIPENV_CACHE_DIR", "pipenv")],
+            Tool::List(_) | Tool::Listed(_) | Tool::Itself | Tool::Nothing => &[PIP],
+        }
+    }
+
     fn install_more(&self, context: &mut BuildContext<'_>, package: &'static str) {
         if self.manifest.tool == Tool::Uv {
             context
                 .file
-                .run(&["/opt/tools/bin/uv", "pip", "install", "--no-cache", package]);
+                .run(&["/opt/tools/bin/uv", "pip", "install", package]);
         } else {
-            context
-                .file
-                .run(&["pip", "install", "--no-cache-dir", package]);
+            context.file.run(&["pip", "install", package]);
         }
+    }
+
+    /// Installs a tool apart from the app.
+    fn install_tool(&self, context: &mut BuildContext<'_>, tool: &InstallTool) {
+        let is_new = self.version.minor.is_none() || self.version >= tool.since;
+        // Which Python an image of somebody else has is not known.
+        let is_pinned = is_new && self.image.versioned();
+        let package = if is_pinned { tool.pinned } else { tool.name };
+        context.file.script("python3 -m venv /opt/tools");
+        context
+            .file
+            .run(&["/opt/tools/bin/pip", "install", package]);
     }
 
     /// Copies the files that decide what is installed, to where they are.
@@ -337,14 +392,6 @@ impl Project {
         }
         Ok(())
     }
-}
-
-/// Installs a tool apart from the app.
-fn install_tool(context: &mut BuildContext<'_>, name: &'static str) {
-    context.file.script("python3 -m venv /opt/tools");
-    context
-        .file
-        .run(&["/opt/tools/bin/pip", "install", "--no-cache-dir", name]);
 }
 
 /// Whether a file makes `src` a folder of packages.

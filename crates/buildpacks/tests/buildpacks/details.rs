@@ -252,7 +252,7 @@ fn django() {
             json!({}),
             &[
                 "daphne -b 0.0.0.0 -p \\\"$PORT\\\" conf.asgi:application",
-                "pip install --no-cache-dir daphne",
+                "pip install daphne",
             ],
             &["collectstatic"],
         ),
@@ -356,7 +356,7 @@ fn python_and_flask() {
             Platform::Python,
             &[("setup.py", ""), ("main.py", "")],
             json!({}),
-            &["COPY . ./\nRUN pip install --no-cache-dir .\n"],
+            &["COPY . ./\nRUN pip install .\n"],
             &[],
         ),
         case(

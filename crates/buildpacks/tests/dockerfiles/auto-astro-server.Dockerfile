@@ -3,6 +3,7 @@
 FROM node:22-slim AS build
 WORKDIR /app
 ENV ASTRO_TELEMETRY_DISABLED=1
+ENV npm_config_cache=/var/cache/estrade/npm
 COPY package.json package-lock.json ./
 RUN npm ci --no-audit --no-fund
 COPY . ./

@@ -3,6 +3,7 @@
 FROM node:22-slim AS build
 WORKDIR /app
 ENV NUXT_TELEMETRY_DISABLED=1
+ENV npm_config_cache=/var/cache/estrade/npm
 COPY package.json package-lock.json ./
 RUN npm pkg delete scripts.postinstall
 RUN npm ci --no-audit --no-fund

@@ -2,6 +2,7 @@
 
 FROM node:22-slim AS build
 WORKDIR /app
+ENV npm_config_cache=/var/cache/estrade/npm
 COPY package.json package-lock.json ./
 RUN npm pkg delete scripts.prepare
 RUN npm ci --no-audit --no-fund

@@ -7,10 +7,12 @@ RUN python3 -m venv --system-site-packages /opt/venv
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 ENV VIRTUAL_ENV=/opt/venv
 ENV PATH=/opt/venv/bin:$PATH
+ENV PIP_CACHE_DIR=/var/cache/estrade/pip
+ENV POETRY_CACHE_DIR=/var/cache/estrade/poetry
 RUN python3 -m venv /opt/tools
-RUN /opt/tools/bin/pip install --no-cache-dir poetry
+RUN /opt/tools/bin/pip install poetry==2.5.1
 COPY pyproject.toml poetry.lock ./
-RUN /opt/tools/bin/poetry install --only main --no-root --no-interaction --no-cache
+RUN /opt/tools/bin/poetry install --only main --no-root --no-interaction
 COPY . ./
 WORKDIR /app/backend
 ENV DJANGO_SETTINGS_MODULE=shop.settings.live

@@ -6,9 +6,10 @@ RUN python3 -m venv --system-site-packages /opt/venv
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 ENV VIRTUAL_ENV=/opt/venv
 ENV PATH=/opt/venv/bin:$PATH
+ENV PIP_CACHE_DIR=/var/cache/estrade/pip
 COPY requirements.txt ./
-RUN pip install --no-cache-dir -r requirements.txt
-RUN pip install --no-cache-dir gunicorn
+RUN pip install -r requirements.txt
+RUN pip install gunicorn
 COPY . ./
 RUN SECRET_KEY="${SECRET_KEY:-only-for-the-build}" DJANGO_SECRET_KEY="${DJANGO_SECRET_KEY:-only-for-the-build}" python3 manage.py collectstatic --noinput || { echo 'collectstatic failed. Variables of the project are not there during a build: give what the settings need in build.args, or set collectStatic to false.' >&2; exit 1; }
 

@@ -6,8 +6,10 @@ RUN python3 -m venv --system-site-packages /opt/venv
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 ENV VIRTUAL_ENV=/opt/venv
 ENV PATH=/opt/venv/bin:$PATH
+ENV PIP_CACHE_DIR=/var/cache/estrade/pip
+ENV PIPENV_CACHE_DIR=/var/cache/estrade/pipenv
 RUN python3 -m venv /opt/tools
-RUN /opt/tools/bin/pip install --no-cache-dir pipenv
+RUN /opt/tools/bin/pip install pipenv==2026.10.3
 COPY Pipfile Pipfile.lock ./
 RUN /opt/tools/bin/pipenv install --deploy
 COPY . ./

@@ -6,8 +6,9 @@ RUN python3 -m venv --system-site-packages /opt/venv
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 ENV VIRTUAL_ENV=/opt/venv
 ENV PATH=/opt/venv/bin:$PATH
-RUN ["pip","install","--no-cache-dir","flask>=3","requests ; python_version < \"3.9\""]
-RUN pip install --no-cache-dir gunicorn
+ENV PIP_CACHE_DIR=/var/cache/estrade/pip
+RUN ["pip","install","flask>=3","requests ; python_version < \"3.9\""]
+RUN pip install gunicorn
 COPY . ./
 
 FROM python:3.13-slim

@@ -2,6 +2,8 @@
 
 FROM golang:1.22 AS build
 WORKDIR /app
+ENV GOMODCACHE=/var/cache/estrade/go/modules
+ENV GOCACHE=/var/cache/estrade/go/build
 ENV CGO_ENABLED=0
 COPY go.mod go.sum ./
 RUN go mod download

@@ -3,6 +3,7 @@
 FROM node:22-slim AS build
 WORKDIR /app
 ENV NEXT_TELEMETRY_DISABLED=1
+ENV npm_config_cache=/var/cache/estrade/npm
 COPY package.json ./
 RUN npm install --no-audit --no-fund
 COPY . ./

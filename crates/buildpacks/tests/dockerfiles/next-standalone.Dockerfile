@@ -3,6 +3,8 @@
 FROM node:22-slim AS build
 WORKDIR /app
 ENV NEXT_TELEMETRY_DISABLED=1
+ENV npm_config_cache=/var/cache/estrade/npm
+ENV YARN_CACHE_FOLDER=/var/cache/estrade/yarn
 RUN npm install --global --force yarn@1
 COPY package.json yarn.lock ./
 RUN yarn install --frozen-lockfile

@@ -3,6 +3,8 @@
 FROM node:22-slim AS build
 ARG TOKEN
 WORKDIR /app
+ENV npm_config_cache=/var/cache/estrade/npm
+ENV npm_config_store_dir=/var/cache/estrade/pnpm
 RUN npm install --global --force pnpm@9
 COPY package.json .npmrc pnpm-lock.yaml ./
 RUN pnpm install --frozen-lockfile

@@ -3,6 +3,7 @@
 FROM node:22-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends openssl && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
+ENV npm_config_cache=/var/cache/estrade/npm
 COPY . ./
 RUN npm ci --no-audit --no-fund
 RUN mkdir -p node_modules /out && tar --exclude=./node_modules -cf - . | tar -C /out -xf -

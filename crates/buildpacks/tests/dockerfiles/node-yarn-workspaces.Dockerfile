@@ -2,6 +2,8 @@
 
 FROM node:22-slim AS build
 WORKDIR /app
+ENV npm_config_cache=/var/cache/estrade/npm
+ENV YARN_GLOBAL_FOLDER=/var/cache/estrade/yarn
 ENV YARN_NODE_LINKER=node-modules
 RUN npm install --global --force @yarnpkg/cli-dist@4
 COPY . ./

@@ -7,9 +7,10 @@ RUN python3 -m venv --system-site-packages /opt/venv
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 ENV VIRTUAL_ENV=/opt/venv
 ENV PATH=/opt/venv/bin:$PATH
+ENV PIP_CACHE_DIR=/var/cache/estrade/pip
 COPY requirements.txt ./
 COPY more/x.txt more/
-RUN pip install --no-cache-dir -r requirements.txt
+RUN pip install -r requirements.txt
 COPY . ./
 
 FROM python:3.12.4-slim

@@ -6,10 +6,12 @@ RUN python3 -m venv --system-site-packages /opt/venv
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 ENV VIRTUAL_ENV=/opt/venv
 ENV PATH=/opt/venv/bin:$PATH
+ENV PIP_CACHE_DIR=/var/cache/estrade/pip
+ENV UV_CACHE_DIR=/var/cache/estrade/uv
 RUN python3 -m venv /opt/tools
-RUN /opt/tools/bin/pip install --no-cache-dir uv
+RUN /opt/tools/bin/pip install uv==0.13.8
 COPY pyproject.toml uv.lock ./
-RUN UV_PROJECT_ENVIRONMENT=/opt/venv UV_PYTHON_DOWNLOADS=never /opt/tools/bin/uv sync --locked --no-dev --no-install-project --no-cache
+RUN UV_PROJECT_ENVIRONMENT=/opt/venv UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never /opt/tools/bin/uv sync --locked --no-dev --no-install-project
 COPY . ./
 
 FROM python:3.12-slim

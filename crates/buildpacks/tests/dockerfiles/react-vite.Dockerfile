@@ -3,6 +3,8 @@
 FROM node:22-slim AS build
 ARG VITE_API
 WORKDIR /app
+ENV npm_config_cache=/var/cache/estrade/npm
+ENV BUN_INSTALL_CACHE_DIR=/var/cache/estrade/bun
 RUN npm install --global --force bun@1
 COPY package.json bun.lock ./
 RUN bun install --frozen-lockfile

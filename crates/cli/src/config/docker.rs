@@ -29,6 +29,8 @@ pub struct Docker {
     pub build_cpus: NonZeroU64,
     /// How long a build may take, in minutes.
     pub build_minutes: NonZeroU32,
+    /// How many MB of what package managers download a project keeps for its next builds.
+    pub build_cache_mb: u64,
     /// Disk space in GB that is kept free by removing images early.
     pub free_disk_gb: u64,
     /// Where base images come from that are not configured below; absent: from where they are published.
@@ -49,6 +51,7 @@ impl Default for Docker {
             build_memory_mb: NonZeroU64::MIN.saturating_add(2047),
             build_cpus: NonZeroU64::MIN.saturating_add(1),
             build_minutes: NonZeroU32::MIN.saturating_add(14),
+            build_cache_mb: 0,
             free_disk_gb: 5,
             mirror: None,
             images: BTreeMap::new(),

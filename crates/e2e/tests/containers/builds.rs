@@ -209,6 +209,9 @@ async fn nobody_uses_layers_of_others() {
     assert_eq!(cached(&log), 5, "{log}");
     let (_, log) = outcome(&bob, "theirs", &body).await;
     assert_eq!(cached(&log), 0, "{log}");
+    fixture.create("mine-second", "docker").await;
+    let (_, log) = outcome(&fixture.ada, "mine-second", &body).await;
+    assert_eq!(cached(&log), 0, "{log}");
     // What is the same for the engine, and may do anything to what a step downloads.
     body["build"] = json!({"args": {"http_proxy": "http://192.0.2.1:3128"}});
     let (_, log) = outcome(&fixture.ada, "mine", &body).await;

@@ -17,11 +17,12 @@ use crate::docker::engine::Engine;
 use crate::docker::labels::CACHE;
 use crate::error::Error;
 use crate::image::OwnImage;
+use bollard::models::ImageInspect;
 use bytes::Bytes;
 use estrade_model::built_image::LAYERS;
 use estrade_model::image_ref::ImageRef;
 use estrade_model::sync::MutexExt;
-use estrade_model::{OwnerId, Timestamp};
+use estrade_model::{OwnerId, ProjectId, Timestamp};
 use futures_util::{Stream, StreamExt};
 use http::Request;
 use http::header::CONTENT_TYPE;
@@ -100,6 +101,8 @@ pub struct DockerBuild {
     engine: Engine,
     image: OwnImage,
     made_after: Timestamp,
+    /// The label of the builds of its project.
+    label: String,
     limit: Duration,
     deadline: Instant,
     state: State,
@@ -126,6 +129,11 @@ impl Engine {
             })
         });
         let engine = self.clone();
+        let args = spec
+            .args
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose()));
+        let label = self.cache_label(spec.owner, spec.image.project, args);
         let query = self.build_query(spec);
         let sending: Sending = Box::pin(async move {
             let query = query.map_err(|error| Error::broken(WHAT, error))?;
@@ -144,6 +152,7 @@ impl Engine {
             engine: self.clone(),
             image: spec.image,
             made_after: spec.now.before(CLOCK_SLACK),
+            label,
             limit: spec.limit,
             deadline: Instant::now() + spec.limit,
             state: State::Sending(sending),
@@ -290,18 +299,24 @@ impl DockerBuild {
         }
     }
 
+    /// Whether an image is a layer of this build. A step can write anything into the log, also the id of an image of another
+    /// owner. So it is one that was made during this build, or one that an earlier build of the same project has
+    /// named: with the name of this one it stays for as long as builds use it.
+    fn may_name(&self, found: &ImageInspect) -> bool {
+        let made = found.created.as_deref().and_then(|made| made.parse().ok());
+        if made.is_some_and(|made: Timestamp| made >= self.made_after) {
+            return true;
+        }
+        let layers = format!("{}:", self.engine.repository(LAYERS));
+        let names = found.repo_tags.as_deref().unwrap_or_default();
+        names.iter().any(|name| name.starts_with(&layers)) && has_label(found, &self.label)
+    }
+
     async fn name_layers(&mut self) {
         while let Some((stage, id)) = self.layers.front() {
-            // A step can write anything into the log, also the id of an image of another owner.
             let name = ImageRef::trusted(id.clone());
-            let made = self
-                .engine
-                .image(&name)
-                .await
-                .ok()
-                .flatten()
-                .and_then(|image| image.created);
-            if made.is_some_and(|made| made >= self.made_after) {
+            let found = self.engine.inspect_image(&name).await.ok().flatten();
+            if found.is_some_and(|found| self.may_name(&found)) {
                 let layer = self.engine.layer_name(self.image, *stage);
                 let named = self.engine.tag_as(id, &layer).await;
                 if let Err(error) = named {
@@ -313,21 +328,30 @@ impl DockerBuild {
     }
 }
 
+/// Whether an image has a label, which is written as `name=value`.
+pub(crate) fn has_label(image: &ImageInspect, label: &str) -> bool {
+    let labels = image.config.as_ref().and_then(|it| it.labels.as_ref());
+    let found = |(name, value): (&str, &str)| labels?.get(name).filter(|found| *found == value);
+    label.split_once('=').and_then(found).is_some()
+}
+
 impl Engine {
-    /// The label with which every stage of an owner's builds begins, so that layers are not shared between owners. The
-    /// proxies are in it because the engine leaves them out when it compares layers.
+    /// The label with which every stage of a project's builds begins, so that layers are shared neither between owners nor
+    /// between projects. The proxies are in it because the engine leaves them out when it compares layers.
     pub fn cache_label<'a>(
         &self,
         owner: OwnerId,
+        project: ProjectId,
         args: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> String {
-        let mut hasher = blake3::Hasher::new_derive_key("estrade build cache of an owner");
+        let mut hasher = blake3::Hasher::new_derive_key("estrade build cache of a project");
         let mut add = |text: &str| {
             hasher.update(&text.len().to_le_bytes());
             hasher.update(text.as_bytes());
         };
         add(&self.installation.to_string());
         add(&owner.to_string());
+        add(&project.to_string());
         for (name, value) in args {
             if PROXIES.iter().any(|proxy| proxy.eq_ignore_ascii_case(name)) {
                 add(name);
@@ -337,7 +361,7 @@ impl Engine {
         format!("{CACHE}={}", &hasher.finalize().to_hex()[..32])
     }
 
-    fn layer_name(&self, image: OwnImage, stage: usize) -> ImageRef {
+    pub(crate) fn layer_name(&self, image: OwnImage, stage: usize) -> ImageRef {
         ImageRef::trusted(format!(
             "{}:{}-{stage}",
             self.repository(LAYERS),

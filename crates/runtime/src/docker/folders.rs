@@ -9,6 +9,7 @@ use bollard::query_parameters::{
     CreateContainerOptions, DownloadFromContainerOptions, ListContainersOptions,
 };
 use estrade_model::Timestamp;
+use estrade_model::image_ref::ImageRef;
 use futures_util::TryStreamExt;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -27,7 +28,20 @@ impl Engine {
         folder: &str,
         into: &mut (impl AsyncWrite + Unpin + ?Sized),
     ) -> Result<(), Error> {
-        let name = format!("estrade-{}-reading-{}", self.installation, image.release);
+        let id = image.release.to_string();
+        self.read_folder(&self.image_name(image), &id, folder, into)
+            .await
+    }
+
+    /// Writes a folder of an image as a tar. `id` is of whoever reads it.
+    pub(crate) async fn read_folder(
+        &self,
+        image: &ImageRef,
+        id: &str,
+        folder: &str,
+        into: &mut (impl AsyncWrite + Unpin + ?Sized),
+    ) -> Result<(), Error> {
+        let name = format!("estrade-{}-reading-{id}", self.installation);
         // One of an attempt that broke off.
         self.remove_instance(&InstanceId(name.clone())).await?;
         let options = CreateContainerOptions {
@@ -35,7 +49,7 @@ impl Engine {
             ..Default::default()
         };
         let container = ContainerCreateBody {
-            image: Some(self.image_name(image).to_string()),
+            image: Some(image.to_string()),
             // An image without a command of its own could not be made into a container.
             cmd: Some(vec!["-".to_owned()]),
             labels: Some(self.installation.labels([(READ_ONLY, String::new())])),

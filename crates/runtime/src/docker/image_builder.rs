@@ -7,10 +7,11 @@ use crate::docker::pulls::DockerPull;
 use crate::error::Error;
 use crate::image::{Image, OwnImage, OwnImageEntry};
 use crate::image_builder::{Build, BuildContext, ImageBuilder, Pull};
+use crate::package_cache::{BuiltCache, CacheKey, SavedCache};
 use crate::pull::{PullProgress, RegistryLogin};
 use crate::runtime::Call;
 use estrade_model::image_ref::ImageRef;
-use estrade_model::{OwnerId, ReleaseId, Timestamp};
+use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 use futures_util::future::BoxFuture;
 use std::path::Path;
 use tokio::io::AsyncWrite;
@@ -59,8 +60,28 @@ impl ImageBuilder for Engine {
         Box::new(Engine::build(self, spec, context))
     }
 
-    fn cache_label(&self, owner: OwnerId, args: &[(&str, &str)]) -> String {
-        Engine::cache_label(self, owner, args.iter().copied())
+    fn cache_label(&self, owner: OwnerId, project: ProjectId, args: &[(&str, &str)]) -> String {
+        Engine::cache_label(self, owner, project, args.iter().copied())
+    }
+
+    fn use_cache<'a>(&'a self, key: &'a CacheKey, now: Timestamp) -> Call<'a, Option<ImageRef>> {
+        Box::pin(Engine::use_cache(self, key, now))
+    }
+
+    fn save_cache<'a>(&'a self, built: &'a BuiltCache, now: Timestamp) -> Call<'a, SavedCache> {
+        Box::pin(Engine::save_cache(self, built, now))
+    }
+
+    fn projects_with_caches(&self) -> Call<'_, Vec<ProjectId>> {
+        Box::pin(Engine::projects_with_caches(self))
+    }
+
+    fn remove_caches<'a>(&'a self, projects: &'a [ProjectId]) -> Call<'a, bool> {
+        Box::pin(Engine::remove_caches(self, projects))
+    }
+
+    fn prune_caches(&self, used_before: Timestamp, made_before: Timestamp) -> Call<'_, ()> {
+        Box::pin(Engine::prune_caches(self, used_before, made_before))
     }
 
     fn copy_folder<'a>(

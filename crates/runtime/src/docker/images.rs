@@ -5,6 +5,7 @@
 //! other users of the engine.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
+use crate::docker::labels::PACKAGES;
 use crate::error::Error;
 use crate::image::{Image, OwnImage, OwnImageEntry};
 use bollard::models;
@@ -26,12 +27,20 @@ const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
 impl Engine {
     /// The image of that name, if the engine has it.
     pub async fn image(&self, name: &ImageRef) -> Result<Option<Image>, Error> {
+        self.inspect_image(name).await?.map(read).transpose()
+    }
+
+    /// What the engine says of an image, if it has it.
+    pub(crate) async fn inspect_image(
+        &self,
+        name: &ImageRef,
+    ) -> Result<Option<models::ImageInspect>, Error> {
         let inspected = self.docker.inspect_image(name.as_str());
         match self
             .call("looking at an image", QUICK_TIMEOUT, inspected)
             .await
         {
-            Ok(found) => read(found).map(Some),
+            Ok(found) => Ok(Some(found)),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -104,14 +113,16 @@ impl Engine {
         Ok(entries)
     }
 
-    /// Removes what builds left behind: stages and layers of builds that were made before then, and images of
-    /// ours that have lost their name. They serve as cache until they go.
+    /// Removes what builds left behind: stages and layers that no build has made or used since then, those that stand
+    /// on a package manager's cache that is gone, and images of ours that have lost their name. They serve as cache until they go.
     pub async fn prune_images(&self, made_before: Timestamp) -> Result<(), Error> {
-        for summary in self.list_images(LAYERS).await? {
-            if seconds(summary.created) >= made_before {
-                continue;
-            }
-            for tag in summary.repo_tags {
+        // Layers before caches: one that a build is making stands on a cache that is there.
+        let layers = self.list_images(LAYERS).await?;
+        let caches = self.cache_marks().await?;
+        for summary in layers {
+            let cache = summary.labels.get(PACKAGES);
+            let is_stale = cache.is_some_and(|cache| !caches.contains(cache));
+            for tag in unused_names(summary, made_before, is_stale) {
                 match self.remove(&ImageRef::trusted(tag)).await {
                     // A newer layer or a container stands on it, or a build may.
                     Ok(()) | Err(Error::Conflict { .. }) => {}
@@ -231,6 +242,26 @@ impl Engine {
     }
 }
 
+/// The names of a layer that go: those of releases that were made before then, unless the layer itself is newer, or all.
+fn unused_names(
+    layer: models::ImageSummary,
+    made_before: Timestamp,
+    is_stale: bool,
+) -> Vec<String> {
+    if is_stale {
+        let names = layer.repo_tags.into_iter();
+        return names.filter(|tag| built_for(tag).is_some()).collect();
+    }
+    let used = |tag: &str| built_for(tag).map_or(0, ReleaseId::millis);
+    let newest = layer.repo_tags.iter().map(|tag| used(tag)).max();
+    let is_new = seconds(layer.created) >= made_before;
+    let stays =
+        |tag: &str| used(tag) >= made_before.millis() || (is_new && Some(used(tag)) == newest);
+    let mut names = layer.repo_tags;
+    names.retain(|tag| !stays(tag));
+    names
+}
+
 fn read(found: models::ImageInspect) -> Result<Image, Error> {
     let unreadable = || Error::broken("looking at an image", "an image without an id");
     let config = found.config.unwrap_or_default();
@@ -281,4 +312,32 @@ fn split(name: &ImageRef) -> (&str, &str) {
 
 fn seconds(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds.saturating_mul(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_stays_for_as_long_as_builds_use_it() {
+        let day = Duration::from_hours(24);
+        let at = |day: i64| Timestamp::from_millis(day * 24 * 3_600_000);
+        let tag = |day: i64| {
+            let release = ReleaseId::generate(at(day).millis(), 1);
+            format!("estrade-a/layers:{release}-0")
+        };
+        let tags = [tag(1000), tag(1001), tag(1002)];
+        let layer = |made: i64| models::ImageSummary {
+            repo_tags: tags.to_vec(),
+            created: at(made).seconds(),
+            ..Default::default()
+        };
+        let unused = |made, before| unused_names(layer(made), before, false);
+        assert!(unused(1000, at(1000)).is_empty());
+        assert_eq!(unused(1000, at(1002)), tags[..2]);
+        assert_eq!(unused(1000, at(1002).after(day)), tags);
+        // It was made long after its release was queued.
+        assert_eq!(unused(1005, at(1004)), tags[..2]);
+        assert_eq!(unused_names(layer(1005), at(1000), true), tags);
+    }
 }

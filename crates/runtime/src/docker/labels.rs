@@ -22,6 +22,8 @@ pub(crate) const SPEC: &str = "estrade.spec";
 pub(crate) const DISK: &str = "estrade.disk";
 /// Whose builds may use its layers as cache.
 pub(crate) const CACHE: &str = "estrade.cache";
+/// Which cache of a package manager an image has, or stands on.
+pub(crate) const PACKAGES: &str = "estrade.packages";
 /// The name of a volume, as its project calls it.
 pub(crate) const VOLUME: &str = "estrade.volume";
 

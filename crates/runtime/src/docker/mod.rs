@@ -25,6 +25,7 @@ mod instances;
 mod labels;
 mod logs;
 mod networks;
+mod package_caches;
 mod pulls;
 mod resolvers;
 mod runtime;

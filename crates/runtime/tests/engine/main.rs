@@ -7,6 +7,7 @@
 )]
 
 mod builds;
+mod caches;
 mod egress;
 mod images;
 mod instances;

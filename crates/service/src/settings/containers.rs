@@ -29,6 +29,8 @@ pub struct ContainerSettings {
     pub build_cpus: u64,
     /// How long a build may take.
     pub build_limit: Duration,
+    /// How much of what package managers download one project keeps from build to build, in bytes; 0: nothing.
+    pub build_cache: u64,
     /// How long instances may take to become healthy, unless a release has its own deadline.
     pub health_limit: Duration,
     /// Disk space in bytes that is kept free by removing images early.
@@ -53,6 +55,7 @@ impl Default for ContainerSettings {
             build_memory: 2 << 30,
             build_cpus: 2,
             build_limit: Duration::from_mins(15),
+            build_cache: 0,
             health_limit: Duration::from_mins(1),
             free_disk: 5 << 30,
             rebuild_delay: Duration::from_mins(1),

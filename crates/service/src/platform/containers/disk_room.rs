@@ -11,7 +11,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const RESERVE_DIVISOR: u64 = 4;
 
 /// Whether less is free than shall be; no when the disk is not on this machine.
-pub(super) async fn is_low(core: &Core) -> bool {
+pub(crate) async fn is_low(core: &Core) -> bool {
     let floor = core.settings.containers.free_disk;
     core.image_builder
         .free_disk()

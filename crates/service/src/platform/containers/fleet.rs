@@ -4,7 +4,7 @@
 use super::crashes::Crashes;
 use super::logs::LogCollector;
 use super::rebuild_attempts::RebuildAttempts;
-use crate::platform::releases::BuildSlots;
+use crate::platform::releases::{BuildSlots, CacheQueue};
 use crate::{Core, PublisherSlot};
 use estrade_model::sync::MutexExt;
 use estrade_model::{ProjectId, ReleaseId};
@@ -35,6 +35,8 @@ pub struct Fleet {
     /// Room for instances that are being started.
     pub(super) starts: Semaphore,
     pub(crate) build_slots: Arc<BuildSlots>,
+    /// What builds have downloaded, to be kept for the next ones.
+    pub(crate) package_caches: CacheQueue,
 }
 
 impl Fleet {
@@ -51,6 +53,7 @@ impl Fleet {
             state: Mutex::default(),
             starts: Semaphore::new(MAX_CONCURRENT_STARTS),
             build_slots: Arc::default(),
+            package_caches: CacheQueue::default(),
         })
     }
 }

@@ -38,6 +38,6 @@ mod workload;
 
 pub use crate::settings::ContainerSettings;
 pub(crate) use deploy::{BringUpError, bring_up};
-pub(crate) use disk_room::ran_out;
+pub(crate) use disk_room::{is_low as is_disk_low, ran_out};
 pub use fleet::Fleet;
 pub use reconciler::Reconciler;

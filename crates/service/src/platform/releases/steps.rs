@@ -3,7 +3,7 @@
 //! A step may be repeated: by a worker that takes over after a crash, and it may be dropped at any
 //! await when the claim is lost. So every step must be safe to begin again.
 
-use super::build::{broken, build_files, is_built, use_image};
+use super::build::{Built, CacheJob, broken, build_files, is_built, use_image};
 use super::claim::{Claim, PendingCommit};
 use super::compress::{EagerCompressor, MissingVariants, PreparedVariants};
 use super::sealed_settings::open_settings;
@@ -49,6 +49,7 @@ pub(super) async fn run_release(
         eager_compressor,
         entered: Vec::new(),
         pending: PendingCommit::default(),
+        cache: None,
     };
     let error = match run_steps(&mut run).await {
         Err(StepError::Failed(failure)) => run.fail(ReleaseState::Failed, failure).await.err(),
@@ -79,7 +80,11 @@ async fn run_steps(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     }
     deploy(run).await?;
     run.enter(ReleaseState::Ready);
-    run.commit(None).await
+    run.commit(None).await?;
+    if let Some(cache) = run.cache.take() {
+        run.fleet.package_caches.push(cache);
+    }
+    Ok(())
 }
 
 /// BUILDING: makes what will be served. Files of a static site are served as they came, those of an
@@ -130,8 +135,9 @@ async fn build_or_reuse(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     }
     match run.claim.spec().artifact {
         Some(files) => {
-            if !build_files(&mut run.claim, files).await? {
-                run.push_build_end();
+            match build_files(&mut run.claim, files).await? {
+                Built::AsSent => run.push_build_end(),
+                Built::ByEngine(cache) => run.cache = cache,
             }
             Ok(())
         }
@@ -224,6 +230,8 @@ struct ReleaseRun<'r> {
     entered: Vec<ReleaseState>,
     /// Committed with the next state change.
     pending: PendingCommit,
+    /// What the package manager has left behind, to be kept once the release is READY.
+    cache: Option<CacheJob>,
 }
 
 impl ReleaseRun<'_> {

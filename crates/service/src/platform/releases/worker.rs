@@ -4,6 +4,7 @@
 //! missed message costs a second and nothing else.
 
 use super::EagerCompressor;
+use super::build::save_caches;
 use super::build_slots::MAX_BUILDS;
 use super::claim::{Claim, HeldLease, drop_leases, renew_leases, requeue};
 use super::schedule::{Load, MAX_DEPLOYS, MAX_PER_OWNER, MAX_STATIC, Schedule};
@@ -63,41 +64,46 @@ impl Worker {
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let core = Arc::clone(&fleet.core);
-            // Listening begins before the first look, so that nothing falls in between.
-            let mut changes = core.db.changes().subscribe();
-            let mut worker = Self {
-                core,
-                fleet,
-                eager_compressor,
-                jobs: JoinSet::new(),
-                running: HashMap::new(),
-                schedule: Schedule::default(),
-            };
-            report("take over", worker.take_over().await);
-            let slots = Arc::clone(&worker.fleet.build_slots);
-            let (mut polls, mut renewals) = (every(POLL_INTERVAL), every(RENEW_INTERVAL));
-            let mut look = true;
-            while !stop.is_cancelled() {
-                if look {
-                    report("claim", worker.claim().await);
-                }
-                look = true;
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    touched = next_changes(&mut changes) => if worker.works_on(&touched) {
-                        report("renew", worker.renew().await);
-                    },
-                    Some(done) = worker.jobs.join_next_with_id() => worker.forget(done),
-                    () = slots.freed() => {}
-                    _ = polls.tick() => report("end overdue", end_overdue(&worker.core).await),
-                    _ = renewals.tick(), if worker.is_busy() => {
-                        report("renew", worker.renew().await);
-                        look = false;
+            let also = Arc::clone(&fleet);
+            let saving = save_caches(&also.core, &also.package_caches, &stop);
+            let working = async {
+                let core = Arc::clone(&fleet.core);
+                // Listening begins before the first look, so that nothing falls in between.
+                let mut changes = core.db.changes().subscribe();
+                let mut worker = Self {
+                    core,
+                    fleet,
+                    eager_compressor,
+                    jobs: JoinSet::new(),
+                    running: HashMap::new(),
+                    schedule: Schedule::default(),
+                };
+                report("take over", worker.take_over().await);
+                let slots = Arc::clone(&worker.fleet.build_slots);
+                let (mut polls, mut renewals) = (every(POLL_INTERVAL), every(RENEW_INTERVAL));
+                let mut look = true;
+                while !stop.is_cancelled() {
+                    if look {
+                        report("claim", worker.claim().await);
+                    }
+                    look = true;
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        touched = next_changes(&mut changes) => if worker.works_on(&touched) {
+                            report("renew", worker.renew().await);
+                        },
+                        Some(done) = worker.jobs.join_next_with_id() => worker.forget(done),
+                        () = slots.freed() => {}
+                        _ = polls.tick() => report("end overdue", end_overdue(&worker.core).await),
+                        _ = renewals.tick(), if worker.is_busy() => {
+                            report("renew", worker.renew().await);
+                            look = false;
+                        }
                     }
                 }
-            }
-            worker.stop().await;
+                worker.stop().await;
+            };
+            tokio::join!(working, saving);
         })
     }
 

@@ -25,12 +25,15 @@ const MAX_TEMPORARY_AGE: Duration = Duration::from_hours(1);
 /// in use, is to be repeated; the others are done.
 pub(in super::super) async fn collect(core: &Core) -> bool {
     let now = core.now();
-    let cache = if disk_room::is_low(core).await {
+    let is_low = disk_room::is_low(core).await;
+    let cache = if is_low {
         LOW_DISK_CACHE_RETENTION
     } else {
         CACHE_RETENTION
     };
     let steps = [
+        // Before the layers, which may stand on them.
+        ("package caches", remove_caches(core, now, is_low).await),
         ("images", remove_images(core).await),
         ("layers", remove_layers(core).await),
         ("networks", remove_networks(core).await),
@@ -62,6 +65,26 @@ pub(in super::super) async fn collect(core: &Core) -> bool {
 async fn prune(core: &Core, before: Timestamp) -> Result<bool> {
     core.image_builder.prune_images(before).await?;
     Ok(true)
+}
+
+/// What package managers have downloaded goes with its project, like layers that nobody uses, and first of all when the disk is
+/// nearly full.
+async fn remove_caches(core: &Core, now: Timestamp, is_low: bool) -> Result<bool> {
+    let mut gone = core.image_builder.projects_with_caches().await?;
+    let known = images::known_projects(&core.db, &gone).await?;
+    gone.retain(|project| !known.contains(project));
+    let all = gone.is_empty() || core.image_builder.remove_caches(&gone).await?;
+    let is_off = core.settings.containers.build_cache == 0;
+    let used_before = if is_low || is_off {
+        now
+    } else {
+        now.before(CACHE_RETENTION)
+    };
+    let made_before = now.before(MAX_TEMPORARY_AGE);
+    core.image_builder
+        .prune_caches(used_before, made_before)
+        .await?;
+    Ok(all)
 }
 
 async fn prune_bases(core: &Core, before: Timestamp) -> Result<bool> {

@@ -9,7 +9,8 @@ use crate::platform::releases::step_error::StepError;
 use crate::platform::releases::transition::Failure;
 use estrade_buildpacks::{BuildPlan, Dockerfile, check_triggers};
 use estrade_model::Invalid;
-use estrade_runtime::{Image, ImageRef};
+use estrade_model::error::error_chain;
+use estrade_runtime::{CacheKey, Image, ImageRef};
 use std::collections::HashMap;
 
 /// A Dockerfile as the engine gets it.
@@ -18,6 +19,17 @@ pub(super) struct Pinned {
     /// Whether its layers may be cache for later builds of its owner. The `ONBUILD` triggers of an image run before the
     /// owner's label, so their layers would be shared by all owners.
     pub(super) cache: bool,
+    /// The package manager's cache of this build, if it may keep one.
+    pub(super) packages: Option<Packages>,
+}
+
+/// The package manager's cache of a build.
+pub(super) struct Packages {
+    pub(super) key: CacheKey,
+    /// The number of the stage that has it, from 0.
+    pub(super) stage: usize,
+    /// The number of the step that installs, from 1.
+    pub(super) step: usize,
 }
 
 /// The Dockerfile with the ids of its images, none of which does to this build what it must not.
@@ -26,6 +38,7 @@ pub(super) async fn pin(
     log: &mut LiveLog<'_>,
     plan: &BuildPlan,
     label: &str,
+    use_cache: bool,
 ) -> Result<Pinned, StepError> {
     // The base images of our own Dockerfiles are configured by the operator.
     let named_by = match plan.dockerfile {
@@ -48,10 +61,57 @@ pub(super) async fn pin(
         log.push(format!("{name} is {}", image.id));
         ids.insert(name.to_owned(), image.id.to_string());
     }
+    let wanted = wanted_cache(claim, plan, &ids, label).filter(|_| cache);
+    let from = match &wanted {
+        Some((key, _)) if use_cache => read_cache(claim, key).await,
+        _ => None,
+    };
+    if from.is_some() {
+        log.push("packages that an earlier build has downloaded are there");
+    }
     log.flush().await?;
+    let pinned = plan
+        .bases()
+        .pin(&ids, label, from.as_ref().map(ImageRef::as_str));
+    let installs = plan.package_cache.as_ref().map(|cache| cache.installs);
+    let step = installs.and_then(|installs| pinned.step_of(installs));
+    let packages = wanted.zip(step);
+    let packages = packages.map(|((key, stage), step)| Packages { key, stage, step });
     Ok(Pinned {
-        dockerfile: plan.bases().pin(&ids, label),
+        dockerfile: pinned.text,
         cache,
+        packages,
+    })
+}
+
+/// Which cache of the package manager this build may use, and the stage that does.
+fn wanted_cache(
+    claim: &Claim,
+    plan: &BuildPlan,
+    ids: &HashMap<String, String>,
+    label: &str,
+) -> Option<(CacheKey, usize)> {
+    if claim.core().settings.containers.build_cache == 0 {
+        return None;
+    }
+    let (installs, stage) = (plan.package_cache.as_ref()?, plan.bases().build_stage()?);
+    let key = CacheKey {
+        project: claim.project(),
+        label: label.to_owned(),
+        base: ids.get(stage.base)?.parse().ok()?,
+        installs: installs.key.clone(),
+    };
+    Some((key, stage.number))
+}
+
+/// The image with that cache. A build goes on without it when the engine cannot tell.
+async fn read_cache(claim: &Claim, key: &CacheKey) -> Option<ImageRef> {
+    let core = claim.core();
+    let found = core.image_builder.use_cache(key, core.now()).await;
+    found.unwrap_or_else(|error| {
+        let error = error_chain(&error);
+        tracing::info!(error, "a build begins without its package cache");
+        None
     })
 }
 

@@ -5,6 +5,7 @@ mod cause;
 mod engine;
 mod image;
 mod live_log;
+mod packages;
 mod plain;
 mod secrets;
 mod sources;
@@ -33,6 +34,7 @@ use estrade_store::manifest::ManifestFile;
 use estrade_store::workloads::{self, WorkloadRow};
 use futures_util::StreamExt;
 use live_log::LiveLog;
+use packages::InstallStep;
 use plain::serve_plain;
 use secrets::{forms, is_secret};
 use sources::StoredSources;
@@ -41,6 +43,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::io::SyncIoBridge;
 
 pub(super) use engine::{broken, is_built};
+pub(crate) use packages::CacheQueue;
+pub(super) use packages::{CacheJob, save_caches};
 
 /// How much of a site is between the engine and the blob store at once.
 const COPY_BUFFER: usize = 256 * 1024;
@@ -48,10 +52,18 @@ const COPY_BUFFER: usize = 256 * 1024;
 const FIRST_STEP: &str = "Step 1/";
 const NANOS_PER_CPU: u64 = 1_000_000_000;
 
-/// Makes what a release runs or serves out of the files of an artifact. Whether an engine built it.
+/// How what a release runs or serves was made.
+pub(super) enum Built {
+    /// Nothing was built: it is served as it came.
+    AsSent,
+    /// By an engine, which may have a package manager's cache to keep.
+    ByEngine(Option<CacheJob>),
+}
+
+/// Makes what a release runs or serves out of the files of an artifact.
 ///
 /// The log of one that fails ends with the cause, whichever step of the build found it.
-pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<bool, StepError> {
+pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<Built, StepError> {
     let built = build_from(claim, files).await;
     if let Some(line) = built.as_ref().err().and_then(last_line) {
         let mut log = BuildLog::default();
@@ -61,7 +73,7 @@ pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<
     built
 }
 
-async fn build_from(claim: &mut Claim, files: ArtifactId) -> Result<bool, StepError> {
+async fn build_from(claim: &mut Claim, files: ArtifactId) -> Result<Built, StepError> {
     let core = Arc::clone(claim.core());
     let mut sources = open_sources(claim, files).await?;
     if claim.spec().platform == Platform::Auto {
@@ -69,7 +81,7 @@ async fn build_from(claim: &mut Claim, files: ArtifactId) -> Result<bool, StepEr
         let workload = workload(claim).await?;
         match serve_plain(claim, sources, &sent, &workload.plan).await? {
             Some(to_build) => sources = to_build,
-            None => return Ok(false),
+            None => return Ok(Built::AsSent),
         }
     }
     require_engine(&core).await?;
@@ -79,12 +91,12 @@ async fn build_from(claim: &mut Claim, files: ArtifactId) -> Result<bool, StepEr
     let build = Box::pin(build_image(claim, &workload, &plan, files, &mut log));
     let done = while_there_is_room(&core, build).await;
     log.flush().await?;
-    done?;
+    let cache = done?;
     match &plan.outcome {
         Outcome::Runs { command, port } => keep_image(claim, command.as_deref(), *port).await,
         Outcome::Static { folder, spa, .. } => take_site(claim, &workload, folder, *spa).await,
     }?;
-    Ok(true)
+    Ok(Built::ByEngine(cache))
 }
 
 /// Makes a named image the one that a release runs.
@@ -100,10 +112,10 @@ pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), StepE
 }
 
 /// Does what takes room on the engine's disk, as long as there is some: a full one stops everybody.
-async fn while_there_is_room(
+async fn while_there_is_room<T>(
     core: &Core,
-    work: impl Future<Output = Result<(), StepError>>,
-) -> Result<(), StepError> {
+    work: impl Future<Output = Result<T, StepError>>,
+) -> Result<T, StepError> {
     tokio::select! {
         done = work => done,
         () = ran_out(core) => Err(StepError::Failed(Failure {
@@ -152,7 +164,7 @@ async fn build_image(
     plan: &BuildPlan,
     files: Vec<ManifestFile>,
     log: &mut LiveLog<'_>,
-) -> Result<(), StepError> {
+) -> Result<Option<CacheJob>, StepError> {
     for note in &plan.notes {
         log.push(note);
     }
@@ -165,6 +177,7 @@ async fn build_image(
         files: &files,
         log,
         tail: &mut tail,
+        packages: None,
     };
     let built = attempt.build(plan.cache).await?;
     let built = match built {
@@ -180,7 +193,7 @@ async fn build_image(
         built => built,
     };
     let Err(error) = built else {
-        return Ok(());
+        return Ok(attempt.packages);
     };
     let memory = claim.core().settings.containers.build_memory;
     Err(explain(plan, &tail, memory, error))
@@ -195,6 +208,8 @@ struct Attempt<'a, 'c> {
     log: &'a mut LiveLog<'c>,
     /// The output of the last step.
     tail: &'a mut StepOutput,
+    /// What the package manager leaves behind, unless nothing was installed.
+    packages: Option<CacheJob>,
 }
 
 impl Attempt<'_, '_> {
@@ -204,8 +219,11 @@ impl Attempt<'_, '_> {
         let (core, owner) = (claim.core(), self.workload.owner);
         let args = plan.build_args.iter().map(|arg| (arg.name(), arg.value()));
         let args: Vec<_> = args.collect();
-        let label = core.image_builder.cache_label(owner, &args);
-        let pinned = bases::pin(claim, log, plan, &label).await?;
+        let label = core
+            .image_builder
+            .cache_label(owner, claim.project(), &args);
+        let pinned = bases::pin(claim, log, plan, &label, cache).await?;
+        let mut installs = pinned.packages.as_ref().map(InstallStep::new);
         let texts = plan.added_files(pinned.dockerfile);
         let context = Archive::open(core, self.files.to_vec(), Packing::Build(texts)).await?;
         let context = context.ok_or_else(|| StepError::Failed(source_gone()))?;
@@ -217,6 +235,9 @@ impl Attempt<'_, '_> {
             .build(&spec, context.into_stream().boxed());
         while let Some(line) = log.next(build.next_line()).await? {
             self.tail.add(&line);
+            if let Some(installs) = &mut installs {
+                installs.read(&line);
+            }
             let begins = line.starts_with(FIRST_STEP);
             log.push(readable_step(&line).unwrap_or(line));
             // Lines have the time when they are written, and this one shows when the engine began.
@@ -225,6 +246,9 @@ impl Attempt<'_, '_> {
             }
         }
         log.flush().await?;
+        let is_new = installs.is_some_and(|step| !step.is_cached());
+        let packages = pinned.packages.filter(|_| is_new);
+        self.packages = packages.map(|packages| CacheJob::new(claim, owner, packages));
         Ok(build.finish().await.map(|_| ()))
     }
 }

@@ -57,4 +57,12 @@ impl Sources for StoredSources {
         content.take(most as u64).read_to_end(&mut bytes)?;
         Ok(Cow::Owned(bytes))
     }
+
+    fn digest(&self, path: &str) -> Result<[u8; 32], Box<dyn std::error::Error + Send + Sync>> {
+        let files = self.manifest.files();
+        let at = files.binary_search_by(|file| file.path.as_str().cmp(path));
+        let file = at.ok().and_then(|at| files.get(at));
+        let file = file.ok_or("there is no such file")?;
+        Ok(*file.digest.as_bytes())
+    }
 }
