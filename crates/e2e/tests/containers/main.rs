@@ -16,6 +16,7 @@ mod isolation;
 mod lifecycle;
 mod limits;
 mod lost_images;
+mod packages;
 mod pages;
 mod secrets;
 mod sources;
