@@ -162,7 +162,7 @@ async fn look_at_build_log(
     let path = format!("/panel/projects/{SITE}/releases/{release}");
     browser.open(&path).await;
     browser.find("[data-tail]").await;
-    write_build_log(app, release, "BUILDING", &[line.clone()]).await;
+    write_build_log(app, release, "BUILDING", std::slice::from_ref(&line)).await;
     browser.see(&line).await;
     look(browser, "a line of a build that came meanwhile", problems).await;
     write_build_log(app, release, "READY", &[]).await;
