@@ -5,6 +5,7 @@ mod pages;
 mod visitor;
 
 use crate::Options;
+use crate::http;
 use crate::installation::{Running, Site};
 use crate::load::{self, Traffic};
 use crate::report::{Row, Target, Unit, thousands};
@@ -52,10 +53,10 @@ fn postgres(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 fn measure(bench: &mut Bench<'_>, site: &Site, backend: &str) -> anyhow::Result<()> {
     let server = site.serve(bench)?;
     let keys = usize::try_from(bench.options.keys)?.min(KEYS);
-    seed(&server, bench.options.projects, keys)?;
+    let team = seed(&server, bench.options.projects, keys)?;
     let visitor = Visitor::sign_in(bench, site, &server)?;
     let mut slowest = (0.0, String::new());
-    for path in pages::list(&visitor, bench.options.projects)? {
+    for path in pages::list(&visitor, bench.options.projects, &team)? {
         let mut traffic = visitor.visits(&path);
         let sample = server.measure_alone(SPAN, &mut traffic);
         let sample = sample.with_context(|| format!("{path} on {backend}"))?;
@@ -84,8 +85,8 @@ fn measure(bench: &mut Bench<'_>, site: &Site, backend: &str) -> anyhow::Result<
     Ok(())
 }
 
-/// What the account has: over HTTP, so that it is the same on both backends.
-fn seed(server: &Running, projects: usize, keys: usize) -> anyhow::Result<()> {
+/// What the account has: over HTTP, so that it is the same on both backends. Returns the id of its team.
+fn seed(server: &Running, projects: usize, keys: usize) -> anyhow::Result<String> {
     let body = |number| json!({"name": project(number), "platform": "static", "planID": "nano"});
     let request = |number| ("/v1/projects", body(number).to_string());
     let mut posts = Posts::new(&server.token, (0..projects).map(request));
@@ -104,7 +105,14 @@ fn seed(server: &Running, projects: usize, keys: usize) -> anyhow::Result<()> {
         let mut calls = Posts::new(key, (0..CALLS.min(keys)).map(request));
         load::send_all(server.ai, &mut calls)?;
     }
-    Ok(())
+    let domain = json!({"name": "shop.example.com", "project": project(projects / 2)});
+    let made = http::post(server.platform, "/v1/domains", &server.token, &domain)?;
+    ensure!(made.status == 201, "a domain: status {}", made.status);
+    let team = json!({"name": "Bench"});
+    let made = http::post(server.platform, "/v2/teams", &server.token, &team)?;
+    ensure!(made.status == 200, "a team: status {}", made.status);
+    let id = made.json()?["_id"].as_str().map(str::to_owned);
+    id.context("the id of a team")
 }
 
 /// The name of a project.
