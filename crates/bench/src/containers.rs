@@ -1,6 +1,6 @@
 //! `./bench containers`: projects that run, beside the engine alone and nginx as a proxy.
 
-mod engine;
+pub(crate) mod engine;
 mod many;
 mod proxy;
 mod ready;

@@ -9,6 +9,7 @@
 )]
 
 mod api;
+mod builds;
 mod child;
 mod cli;
 mod containers;
@@ -53,6 +54,8 @@ enum Command {
     Panel(Options),
     /// The command line client: deploys of folders that the server mostly has, beside b3sum and rsync.
     Cli(Options),
+    /// Builds: the sample with Vite and React beside `docker build` of a Dockerfile for it.
+    Builds(Options),
     /// Projects that run: releases beside the engine alone, the proxy beside nginx, memory.
     Containers(Options),
     /// A provider that streams.
@@ -105,6 +108,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Gateway(options) => gateway::run(&options),
         Command::Panel(options) => panel::run(&options),
         Command::Cli(options) => cli::run(&options),
+        Command::Builds(options) => builds::run(&options),
         Command::Containers(options) => containers::run(&options),
         Command::ServeStream(pace) => gateway::upstream::serve(pace).map(|()| ExitCode::SUCCESS),
         Command::ServeEmpty => reference::serve_empty().map(|()| ExitCode::SUCCESS),

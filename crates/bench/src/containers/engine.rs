@@ -12,21 +12,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
+/// Downloads included.
+const BUILD_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// An engine.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     socket: PathBuf,
 }
 
 /// A container that nobody but the engine takes care of.
-pub(super) struct Bare {
+pub(crate) struct Bare {
     id: String,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Engine {
     /// The one that `./bench` has started.
-    pub(super) fn find() -> anyhow::Result<Self> {
+    pub(crate) fn find() -> anyhow::Result<Self> {
         let socket = std::env::var_os("ESTRADE_TEST_DOCKER");
         let socket = socket.context("ESTRADE_TEST_DOCKER is not set: run ./bench containers")?;
         Ok(Self {
@@ -34,31 +36,62 @@ impl Engine {
         })
     }
 
-    pub(super) fn socket(&self) -> &Path {
+    pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-        let mut stream = UnixStream::connect(&self.socket).context("no Docker Engine")?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
         let body = body.map(Value::to_string).unwrap_or_default();
+        let response = self.exchange(method, path, "application/json", body.as_bytes(), TIMEOUT)?;
+        Ok(serde_json::from_str(&response).unwrap_or_default())
+    }
+
+    /// The body of a response that is no error.
+    fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+        timeout: Duration,
+    ) -> anyhow::Result<String> {
+        let mut stream = UnixStream::connect(&self.socket).context("no Docker Engine")?;
+        stream.set_read_timeout(Some(timeout))?;
         // In HTTP/1.0 the response ends with the connection.
-        let request = format!(
-            "{method} /v1.41{path} HTTP/1.0\r\nHost: docker\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
+        let head = format!(
+            "{method} /v1.41{path} HTTP/1.0\r\nHost: docker\r\nContent-Type: {content_type}\r\n\
+             Content-Length: {}\r\n\r\n",
             body.len()
         );
-        stream.write_all(request.as_bytes())?;
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(body)?;
         let mut response = String::new();
         stream.read_to_string(&mut response)?;
         let (head, body) = response.split_once("\r\n\r\n").context("half a response")?;
         let status: u16 = head.split(' ').nth(1).context("no status")?.parse()?;
         ensure!(status < 300, "{method} {path}: {status} {body}");
-        Ok(serde_json::from_str(body).unwrap_or_default())
+        Ok(body.to_owned())
+    }
+
+    /// `docker build`: the context is a tar with a `Dockerfile`.
+    pub(crate) fn build(&self, query: &str, context: &[u8]) -> anyhow::Result<()> {
+        let path = format!("/build?version=1&{query}");
+        let log = self.exchange("POST", &path, "application/x-tar", context, BUILD_TIMEOUT)?;
+        ensure!(
+            log.contains("Successfully built"),
+            "the build failed:\n{log}"
+        );
+        Ok(())
+    }
+
+    /// Removes an image by its name.
+    pub(crate) fn remove_image(&self, name: &str) -> anyhow::Result<()> {
+        let path = format!("/images/{name}?force=1");
+        self.request("DELETE", &path, None).map(drop)
     }
 
     /// `docker run -d --network … image command`.
-    pub(super) fn run(&self, network: &str, command: &[String]) -> anyhow::Result<Bare> {
+    pub(crate) fn run(&self, network: &str, command: &[String]) -> anyhow::Result<Bare> {
         let spec = json!({
             "Image": IMAGE, "Cmd": command, "HostConfig": {"NetworkMode": network},
         });
@@ -72,21 +105,21 @@ impl Engine {
     }
 
     /// Removes a container at once.
-    pub(super) fn remove(&self, bare: &Bare) -> anyhow::Result<()> {
+    pub(crate) fn remove(&self, bare: &Bare) -> anyhow::Result<()> {
         let path = format!("/containers/{}?force=1&v=1", bare.id);
         self.request("DELETE", &path, None).map(drop)
     }
 }
 
 /// What an installation has on an engine; removed at the end.
-pub(super) struct Things<'e> {
+pub(crate) struct Things<'e> {
     engine: &'e Engine,
     installation: String,
 }
 
 impl<'e> Things<'e> {
     /// Of an installation that was started once.
-    pub(super) fn of(engine: &'e Engine, site: &Site) -> anyhow::Result<Self> {
+    pub(crate) fn of(engine: &'e Engine, site: &Site) -> anyhow::Result<Self> {
         let sql = "SELECT name FROM installation";
         let installation = site.open()?.query_row(sql, [], |row| row.get(0))?;
         Ok(Self {
@@ -111,12 +144,12 @@ impl<'e> Things<'e> {
     }
 
     /// Its containers.
-    pub(super) fn containers(&self) -> anyhow::Result<Vec<Value>> {
+    pub(crate) fn containers(&self) -> anyhow::Result<Vec<Value>> {
         self.list("/containers/json?all=1&")
     }
 
     /// Waits until so many containers are left.
-    pub(super) fn wait_for(&self, count: usize) -> anyhow::Result<()> {
+    pub(crate) fn wait_for(&self, count: usize) -> anyhow::Result<()> {
         let began = Instant::now();
         while self.containers()?.len() != count {
             ensure!(began.elapsed() < TIMEOUT, "there are not {count} instances");
@@ -126,13 +159,13 @@ impl<'e> Things<'e> {
     }
 
     /// The network of its only owner.
-    pub(super) fn network(&self) -> anyhow::Result<String> {
+    pub(crate) fn network(&self) -> anyhow::Result<String> {
         let networks = self.list("/networks?")?;
         text(&networks.first().context("no network")?["Name"])
     }
 
     /// Where its only instance listens, and its processes as the host knows them.
-    pub(super) fn instance(&self) -> anyhow::Result<(SocketAddr, Vec<u32>)> {
+    pub(crate) fn instance(&self) -> anyhow::Result<(SocketAddr, Vec<u32>)> {
         let containers = self.containers()?;
         let container = containers.first().context("no instance")?;
         let networks = container["NetworkSettings"]["Networks"].as_object();
