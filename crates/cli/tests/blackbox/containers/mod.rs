@@ -3,6 +3,7 @@
 mod engine_kills;
 mod images;
 mod kills;
+mod logs;
 mod own_engine;
 mod restore;
 mod shell;
