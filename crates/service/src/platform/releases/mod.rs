@@ -34,8 +34,8 @@ mod unpack;
 mod upload;
 pub mod worker;
 
-pub use build_log::{BuildLogFollower, follow_build_log, read_build_logs};
 pub(crate) use build::CacheQueue;
+pub use build_log::{BuildLogFollower, follow_build_log, read_build_logs};
 pub(crate) use build_slots::BuildSlots;
 pub use cancel::cancel_release;
 pub use claim::Claim;

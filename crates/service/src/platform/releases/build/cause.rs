@@ -116,15 +116,6 @@ fn timed_out(limit: Duration, output: &StepOutput) -> String {
     )
 }
 
-/// The sentence that a build log ends with.
-pub(super) fn last_line(error: &StepError) -> Option<String> {
-    let (StepError::Failed(failure) | StepError::Ended(_, failure)) = error else {
-        return None;
-    };
-    let sentence = failure.message.lines().next()?;
-    Some(format!("The build failed: {sentence}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

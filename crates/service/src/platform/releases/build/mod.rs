@@ -11,7 +11,6 @@ mod secrets;
 mod sources;
 
 use super::archive::{Archive, Packing};
-use super::build_log::BuildLog;
 use super::claim::Claim;
 use super::create::requested_port;
 use super::sealed_settings::open_settings;
@@ -20,7 +19,7 @@ use super::transition::Failure;
 use super::unpack::{SiteTar, unpack_site};
 use crate::platform::containers::ran_out;
 use crate::{Core, Error};
-use cause::{StepOutput, explain, last_line, refused};
+use cause::{StepOutput, explain, refused};
 use engine::{own_image, require_engine};
 use estrade_buildpacks::{BuildPlan, Outcome, Settings, readable_step};
 use estrade_model::error::error_chain;
@@ -61,19 +60,7 @@ pub(super) enum Built {
 }
 
 /// Makes what a release runs or serves out of the files of an artifact.
-///
-/// The log of one that fails ends with the cause, whichever step of the build found it.
 pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<Built, StepError> {
-    let built = build_from(claim, files).await;
-    if let Some(line) = built.as_ref().err().and_then(last_line) {
-        let mut log = BuildLog::default();
-        log.push(line);
-        claim.write_log(log).await?;
-    }
-    built
-}
-
-async fn build_from(claim: &mut Claim, files: ArtifactId) -> Result<Built, StepError> {
     let core = Arc::clone(claim.core());
     let mut sources = open_sources(claim, files).await?;
     if claim.spec().platform == Platform::Auto {
