@@ -51,7 +51,7 @@ impl Default for Docker {
             build_memory_mb: NonZeroU64::MIN.saturating_add(2047),
             build_cpus: NonZeroU64::MIN.saturating_add(1),
             build_minutes: NonZeroU32::MIN.saturating_add(14),
-            build_cache_mb: 0,
+            build_cache_mb: 1024,
             free_disk_gb: 5,
             mirror: None,
             images: BTreeMap::new(),

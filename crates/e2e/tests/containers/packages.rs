@@ -129,7 +129,6 @@ async fn first_install(user: &User, project: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not run on an engine yet: run it before docker.build_cache_mb is on by default"]
 async fn what_a_build_has_downloaded_is_there_for_the_next_of_its_project_only() {
     let fixture = PackageFixture::new(1 << 30).await;
     let inner = &fixture.inner;
@@ -184,7 +183,6 @@ async fn what_a_build_has_downloaded_is_there_for_the_next_of_its_project_only()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not run on an engine yet: run it before docker.build_cache_mb is on by default"]
 async fn a_cache_that_is_too_large_and_one_of_a_failed_build_are_not_kept() {
     let fixture = PackageFixture::new(2_000_000).await;
     let inner = &fixture.inner;
@@ -202,7 +200,6 @@ async fn a_cache_that_is_too_large_and_one_of_a_failed_build_are_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not run on an engine yet: run it before docker.build_cache_mb is on by default"]
 async fn without_a_size_no_cache_is_kept() {
     let fixture = PackageFixture::new(0).await;
     fixture.inner.create("shop", "react").await;

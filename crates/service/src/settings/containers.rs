@@ -55,7 +55,7 @@ impl Default for ContainerSettings {
             build_memory: 2 << 30,
             build_cpus: 2,
             build_limit: Duration::from_mins(15),
-            build_cache: 0,
+            build_cache: 1 << 30,
             health_limit: Duration::from_mins(1),
             free_disk: 5 << 30,
             rebuild_delay: Duration::from_mins(1),
