@@ -69,12 +69,12 @@ pub trait ImageBuilder: fmt::Debug + Send + Sync {
     /// The projects that have caches.
     fn projects_with_caches(&self) -> Call<'_, Vec<ProjectId>>;
 
-    /// Removes the caches of these projects; whether that was all.
-    fn remove_caches<'a>(&'a self, projects: &'a [ProjectId]) -> Call<'a, bool>;
+    /// Removes the caches of these projects.
+    fn remove_caches<'a>(&'a self, projects: &'a [ProjectId]) -> Call<'a, ()>;
 
     /// Removes caches that no build has used since then, and those that others have replaced. One whose saving
-    /// began before `made_before` was broken off.
-    fn prune_caches(&self, used_before: Timestamp, made_before: Timestamp) -> Call<'_, ()>;
+    /// began before `made_before` was broken off. Whether that was all: none is removed while something is built.
+    fn prune_caches(&self, used_before: Timestamp, made_before: Timestamp) -> Call<'_, bool>;
 
     /// Writes a folder of a release's image as a tar. Nothing of the image is run. When this fails, what was written is
     /// not whole.

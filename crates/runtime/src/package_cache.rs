@@ -15,6 +15,8 @@ pub struct CacheKey {
     pub label: String,
     /// The id of the base image that the cache stands on.
     pub base: ImageRef,
+    /// A hash of the secrets that the build is given: what was downloaded with one does not outlive it.
+    pub secrets: String,
     /// A hash of what decides what is installed.
     pub installs: String,
 }

@@ -14,7 +14,6 @@ use crate::build::{BuildError, BuildSpec};
 use crate::docker::build_log::{BuildLog, Message};
 use crate::docker::cache_guard::Building;
 use crate::docker::engine::Engine;
-use crate::docker::labels::CACHE;
 use crate::error::Error;
 use crate::image::OwnImage;
 use bollard::models::ImageInspect;
@@ -30,6 +29,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -60,7 +60,10 @@ const LOST_LAYER_MESSAGES: [&str; 9] = [
     "No such image",
     "no such image",
 ];
-/// How far the engine's clock may be behind ours.
+/// How many layers and stages of a build get a name; more are no cache for later builds.
+const MAX_LAYERS: usize = 1000;
+const MAX_STAGES: usize = 50;
+/// How far the engine's clock may be from ours.
 const CLOCK_SLACK: Duration = Duration::from_secs(5);
 
 impl BuildError {
@@ -100,7 +103,8 @@ enum State {
 pub struct DockerBuild {
     engine: Engine,
     image: OwnImage,
-    made_after: Timestamp,
+    /// When its layers are made, by the engine's clock.
+    made_within: RangeInclusive<Timestamp>,
     /// The label of the builds of its project.
     label: String,
     limit: Duration,
@@ -110,6 +114,8 @@ pub struct DockerBuild {
     lines: VecDeque<String>,
     /// Layers that need a name: the stage and the id.
     layers: VecDeque<(usize, String)>,
+    /// How many the log has named.
+    layer_count: usize,
     context_error: Arc<Mutex<Option<io::Error>>>,
 }
 
@@ -151,7 +157,7 @@ impl Engine {
         DockerBuild {
             engine: self.clone(),
             image: spec.image,
-            made_after: spec.now.before(CLOCK_SLACK),
+            made_within: spec.now.before(CLOCK_SLACK)..=spec.now.after(spec.limit + CLOCK_SLACK),
             label,
             limit: spec.limit,
             deadline: Instant::now() + spec.limit,
@@ -159,6 +165,7 @@ impl Engine {
             log: BuildLog::new(&spec.secrets),
             lines: VecDeque::new(),
             layers: VecDeque::new(),
+            layer_count: 0,
             context_error,
         }
     }
@@ -257,7 +264,13 @@ impl DockerBuild {
         for message in self.log.read(part) {
             match message {
                 Ok(Message::Line(line)) => self.lines.push_back(line),
-                Ok(Message::Layer { stage, id }) => self.layers.push_back((stage, id)),
+                // A step can print such lines, too, as many as it likes.
+                Ok(Message::Layer { stage, id }) => {
+                    self.layer_count += 1;
+                    if self.layer_count <= MAX_LAYERS && stage < MAX_STAGES {
+                        self.layers.push_back((stage, id));
+                    }
+                }
                 Ok(Message::Failed { code, message }) => {
                     return Some(Err(BuildError::Failed {
                         step: self.log.step(),
@@ -301,10 +314,18 @@ impl DockerBuild {
 
     /// Whether an image is a layer of this build. A step can write anything into the log, also the id of an image of another
     /// owner. So it is one that was made during this build, or one that an earlier build of the same project has
-    /// named: with the name of this one it stays for as long as builds use it.
+    /// named: with the name of this one it stays for as long as builds use it. One of a registry says itself when it was
+    /// made, and is never a layer.
     fn may_name(&self, found: &ImageInspect) -> bool {
+        if found
+            .repo_digests
+            .as_ref()
+            .is_some_and(|digests| !digests.is_empty())
+        {
+            return false;
+        }
         let made = found.created.as_deref().and_then(|made| made.parse().ok());
-        if made.is_some_and(|made: Timestamp| made >= self.made_after) {
+        if made.is_some_and(|made: Timestamp| self.made_within.contains(&made)) {
             return true;
         }
         let layers = format!("{}:", self.engine.repository(LAYERS));
@@ -358,7 +379,8 @@ impl Engine {
                 add(value);
             }
         }
-        format!("{CACHE}={}", &hasher.finalize().to_hex()[..32])
+        let name = self.installation.cache_label();
+        format!("{name}={}", &hasher.finalize().to_hex()[..32])
     }
 
     pub(crate) fn layer_name(&self, image: OwnImage, stage: usize) -> ImageRef {

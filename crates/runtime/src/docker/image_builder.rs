@@ -76,11 +76,11 @@ impl ImageBuilder for Engine {
         Box::pin(Engine::projects_with_caches(self))
     }
 
-    fn remove_caches<'a>(&'a self, projects: &'a [ProjectId]) -> Call<'a, bool> {
+    fn remove_caches<'a>(&'a self, projects: &'a [ProjectId]) -> Call<'a, ()> {
         Box::pin(Engine::remove_caches(self, projects))
     }
 
-    fn prune_caches(&self, used_before: Timestamp, made_before: Timestamp) -> Call<'_, ()> {
+    fn prune_caches(&self, used_before: Timestamp, made_before: Timestamp) -> Call<'_, bool> {
         Box::pin(Engine::prune_caches(self, used_before, made_before))
     }
 

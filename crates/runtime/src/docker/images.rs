@@ -17,6 +17,7 @@ use estrade_model::built_image::{LAYERS, PREFIX};
 use estrade_model::image_ref::ImageRef;
 use estrade_model::{ReleaseId, Timestamp};
 use futures_util::{Stream, TryStreamExt};
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -130,9 +131,18 @@ impl Engine {
                 }
             }
         }
-        let mut filters = self.installation.filter(&[]);
-        filters.insert("dangling".to_owned(), vec!["true".to_owned()]);
-        filters.insert("until".to_owned(), vec![made_before.seconds().to_string()]);
+        let own = self.installation.filter(&[]);
+        // Layers that got no name, such as those of a step whose output hid them.
+        let layers = HashMap::from([("label".to_owned(), vec![self.installation.cache_label()])]);
+        for mut filters in [own, layers] {
+            filters.insert("dangling".to_owned(), vec!["true".to_owned()]);
+            filters.insert("until".to_owned(), vec![made_before.seconds().to_string()]);
+            self.prune_unnamed(filters).await?;
+        }
+        Ok(())
+    }
+
+    async fn prune_unnamed(&self, filters: HashMap<String, Vec<String>>) -> Result<(), Error> {
         let options = PruneImagesOptions {
             filters: Some(filters),
         };

@@ -20,8 +20,9 @@ pub(crate) const PORT: &str = "estrade.port";
 pub(crate) const SPEC: &str = "estrade.spec";
 /// `quota` where the engine limits the disk of it.
 pub(crate) const DISK: &str = "estrade.disk";
-/// Whose builds may use its layers as cache.
-pub(crate) const CACHE: &str = "estrade.cache";
+/// Whose builds may use its layers as cache; a hash of the installation follows. An instruction of a Dockerfile can change the
+/// value, but not remove the label.
+const CACHE_PREFIX: &str = "estrade.cache-";
 /// Which cache of a package manager an image has, or stands on.
 pub(crate) const PACKAGES: &str = "estrade.packages";
 /// The name of a volume, as its project calls it.
@@ -38,6 +39,14 @@ impl Installation {
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value));
         std::iter::once(own).chain(others).collect()
+    }
+
+    /// The name of the label that every layer of a build has.
+    pub(crate) fn cache_label(&self) -> String {
+        let mut hasher =
+            blake3::Hasher::new_derive_key("estrade label of an installation's layers");
+        hasher.update(self.0.as_bytes());
+        format!("{CACHE_PREFIX}{}", &hasher.finalize().to_hex()[..16])
     }
 
     /// Whether a thing with these labels is of this installation.

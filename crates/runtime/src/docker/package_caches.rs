@@ -123,7 +123,7 @@ struct Entry {
 /// Who may use a cache, and on which base.
 fn scope(key: &CacheKey) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("estrade scope of a package cache");
-    for part in [key.label.as_str(), key.base.as_str()] {
+    for part in [&*key.label, key.base.as_str(), &*key.secrets] {
         hasher.update(&part.len().to_le_bytes());
         hasher.update(part.as_bytes());
     }
@@ -220,7 +220,8 @@ impl Engine {
         };
         let output = CacheTag::of(key, Kind::Out, now);
         self.tag_as(kept, &output.name(self)).await?;
-        self.forget(&made).await?;
+        // No build begins with this name, so it need not wait for those that go on.
+        self.untag(&made).await?;
         let mut entries = self.caches().await?;
         entries.retain(|it| it.tag.project == key.project);
         for old in superseded(&entries) {
@@ -324,23 +325,24 @@ impl Engine {
         Ok(projects)
     }
 
-    /// Removes the caches of these projects; whether that was all.
-    pub async fn remove_caches(&self, projects: &[ProjectId]) -> Result<bool, Error> {
-        let mut all = true;
+    /// Removes the caches of these projects, also while something is built: a build of theirs that was about to use one is
+    /// repeated without.
+    pub async fn remove_caches(&self, projects: &[ProjectId]) -> Result<(), Error> {
         for entry in self.caches().await? {
             if projects.contains(&entry.tag.project) {
-                all &= self.forget(&entry.name).await?;
+                self.untag(&entry.name).await?;
             }
         }
-        Ok(all)
+        Ok(())
     }
 
-    /// Removes caches that were not used since then or that others have replaced, and those whose saving was broken off.
+    /// Removes caches that were not used since then or that others have replaced, and those whose saving was broken off;
+    /// whether that was all.
     pub async fn prune_caches(
         &self,
         used_before: Timestamp,
         made_before: Timestamp,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let entries = self.caches().await?;
         let is_old = |entry: &&Entry| {
             let before = match entry.tag.kind {
@@ -350,10 +352,11 @@ impl Engine {
             entry.tag.millis < before.millis()
         };
         let old = entries.iter().filter(is_old);
+        let mut all = true;
         for entry in old.chain(superseded(&entries)) {
-            self.forget(&entry.name).await?;
+            all &= self.forget(&entry.name).await?;
         }
-        Ok(())
+        Ok(all)
     }
 
     /// What marks the caches that there are, in the labels of the layers that stand on them.
@@ -452,6 +455,7 @@ mod tests {
             project: ProjectId::generate(1, 1),
             label: label.to_owned(),
             base: ImageRef::trusted(base.to_owned()),
+            secrets: String::new(),
             installs: "k".to_owned(),
         }
     }
@@ -474,6 +478,11 @@ mod tests {
         assert_eq!(one, scope(&key("estrade.cache=a", "sha256:1")));
         assert_ne!(one, scope(&key("estrade.cache=b", "sha256:1")));
         assert_ne!(one, scope(&key("estrade.cache=a", "sha256:2")));
+        let with_token = CacheKey {
+            secrets: "t".to_owned(),
+            ..key("estrade.cache=a", "sha256:1")
+        };
+        assert_ne!(one, scope(&with_token));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What package managers keep from build to build.
 
-use crate::support::{EngineFixture, MIB, context, now};
+use crate::support::{EngineFixture, MIB, context, now, stranger};
+use bollard::query_parameters::ListImagesOptions;
 use estrade_model::{OwnerId, ProjectId, ReleaseId};
 use estrade_runtime::{BuildSpec, BuiltCache, CacheKey, ImageRef, OwnImage, SavedCache};
 use std::time::Duration;
@@ -27,20 +28,13 @@ impl<'f> Builder<'f> {
             project,
             label: self.fixture.engine.cache_label(owner, project, []),
             base: self.base.clone(),
+            secrets: String::new(),
             installs: installs.to_owned(),
         }
     }
 
-    /// Runs a script as the step that installs, in a stage with this label, and keeps what it leaves behind.
-    async fn build(&self, key: &CacheKey, label: &str, script: &str, max_bytes: u64) -> SavedCache {
-        let engine = &self.fixture.engine;
-        let from = engine.use_cache(key, now()).await.unwrap();
-        let from = from.as_ref().unwrap_or(&self.base);
-        let dockerfile = format!(
-            "FROM {from} AS build\nLABEL {label}\nRUN {script}\nFROM scratch\nCOPY --from=build /etc/hostname /\n"
-        );
-        let release = ReleaseId::generate(now().millis(), 5);
-        let spec = BuildSpec {
+    fn spec(&self, key: &CacheKey, release: ReleaseId) -> BuildSpec {
+        BuildSpec {
             image: OwnImage {
                 project: key.project,
                 release,
@@ -54,7 +48,19 @@ impl<'f> Builder<'f> {
             nano_cpus: 1_000_000_000,
             limit: Duration::from_secs(100),
             now: now(),
-        };
+        }
+    }
+
+    /// Runs a script as the step that installs, in a stage with this label, and keeps what it leaves behind.
+    async fn build(&self, key: &CacheKey, label: &str, script: &str, max_bytes: u64) -> SavedCache {
+        let engine = &self.fixture.engine;
+        let from = engine.use_cache(key, now()).await.unwrap();
+        let from = from.as_ref().unwrap_or(&self.base);
+        let dockerfile = format!(
+            "FROM {from} AS build\nLABEL {label}\nRUN {script}\nFROM scratch\nCOPY --from=build /etc/hostname /\n"
+        );
+        let release = ReleaseId::generate(now().millis(), 5);
+        let spec = self.spec(key, release);
         let files = context(&[("Dockerfile", &dockerfile)]);
         engine.build(&spec, files).finish().await.unwrap();
         let built = BuiltCache {
@@ -115,9 +121,9 @@ async fn a_cache_is_of_one_owner_one_project_and_one_base() {
         [fixture.project]
     );
 
-    assert!(engine.remove_caches(&[other_project]).await.unwrap());
+    engine.remove_caches(&[other_project]).await.unwrap();
     assert_eq!(engine.use_cache(&changed, now()).await.unwrap(), first);
-    assert!(engine.remove_caches(&[fixture.project]).await.unwrap());
+    engine.remove_caches(&[fixture.project]).await.unwrap();
     assert_eq!(engine.projects_with_caches().await.unwrap(), []);
     assert_eq!(engine.use_cache(&changed, now()).await.unwrap(), None);
     // Layers that stand on a cache go with it.
@@ -192,5 +198,45 @@ async fn neither_layers_of_others_nor_too_much_is_kept() {
             .unwrap()
             .is_some()
     );
+    fixture.clean().await;
+}
+
+/// What a step prints can look like the engine's lines, so that a layer gets no name.
+#[tokio::test]
+async fn layers_without_a_name_are_removed_when_they_are_old() {
+    let fixture = EngineFixture::new();
+    let engine = &fixture.engine;
+    let builder = Builder::new(&fixture).await;
+    let key = builder.key(fixture.owner, fixture.project, "a");
+    let hide = "echo hidden >/x && echo 'Step 1/1 : FROM x'";
+    let dockerfile = format!(
+        "FROM {}\nLABEL {}\nRUN {hide}\nRUN false\n",
+        builder.base, key.label
+    );
+    let spec = builder.spec(&key, ReleaseId::generate(now().millis(), 5));
+    let files = context(&[("Dockerfile", &dockerfile)]);
+    engine.build(&spec, files).finish().await.unwrap_err();
+
+    let (name, _) = key.label.split_once('=').unwrap();
+    let left = || async {
+        let filters = [("label", name), ("dangling", "true")];
+        let filters = filters.map(|(key, value)| (key.to_owned(), vec![value.to_owned()]));
+        let options = ListImagesOptions {
+            filters: Some(filters.into()),
+            ..Default::default()
+        };
+        stranger().list_images(Some(options)).await.unwrap().len()
+    };
+    assert_eq!(left().await, 1);
+    engine
+        .prune_images(now().before(Duration::from_hours(1)))
+        .await
+        .unwrap();
+    assert_eq!(left().await, 1, "it may be used yet");
+    engine
+        .prune_images(now().after(Duration::from_hours(1)))
+        .await
+        .unwrap();
+    assert_eq!(left().await, 0);
     fixture.clean().await;
 }

@@ -73,18 +73,20 @@ async fn remove_caches(core: &Core, now: Timestamp, is_low: bool) -> Result<bool
     let mut gone = core.image_builder.projects_with_caches().await?;
     let known = images::known_projects(&core.db, &gone).await?;
     gone.retain(|project| !known.contains(project));
-    let all = gone.is_empty() || core.image_builder.remove_caches(&gone).await?;
+    core.image_builder.remove_caches(&gone).await?;
     let is_off = core.settings.containers.build_cache == 0;
     let used_before = if is_low || is_off {
         now
     } else {
         now.before(CACHE_RETENTION)
     };
-    let made_before = now.before(MAX_TEMPORARY_AGE);
-    core.image_builder
-        .prune_caches(used_before, made_before)
-        .await?;
-    Ok(all)
+    let made_before = now.before(if is_low {
+        LOW_DISK_CACHE_RETENTION
+    } else {
+        MAX_TEMPORARY_AGE
+    });
+    let pruned = core.image_builder.prune_caches(used_before, made_before);
+    Ok(pruned.await?)
 }
 
 async fn prune_bases(core: &Core, before: Timestamp) -> Result<bool> {

@@ -4,6 +4,7 @@ use super::cause::refused;
 use super::engine::broken;
 use super::image::{follow, refused_registry, unavailable};
 use super::live_log::LiveLog;
+use super::secrets::is_secret;
 use crate::platform::releases::claim::Claim;
 use crate::platform::releases::step_error::StepError;
 use crate::platform::releases::transition::Failure;
@@ -16,8 +17,8 @@ use std::collections::HashMap;
 /// A Dockerfile as the engine gets it.
 pub(super) struct Pinned {
     pub(super) dockerfile: String,
-    /// Whether its layers may be cache for later builds of its owner. The `ONBUILD` triggers of an image run before the
-    /// owner's label, so their layers would be shared by all owners.
+    /// Whether its layers may be cache for later builds of its project. The `ONBUILD` triggers of an image run before
+    /// the project's label, so their layers would be shared by all owners.
     pub(super) cache: bool,
     /// The package manager's cache of this build, if it may keep one.
     pub(super) packages: Option<Packages>,
@@ -61,6 +62,9 @@ pub(super) async fn pin(
         log.push(format!("{name} is {}", image.id));
         ids.insert(name.to_owned(), image.id.to_string());
     }
+    if !plan.cache && plan.package_cache.is_some() {
+        empty_cache(claim).await;
+    }
     let wanted = wanted_cache(claim, plan, &ids, label).filter(|_| cache);
     let from = match &wanted {
         Some((key, _)) if use_cache => read_cache(claim, key).await,
@@ -84,6 +88,16 @@ pub(super) async fn pin(
     })
 }
 
+/// Who builds without the cache does not want what is in it, in later builds either.
+async fn empty_cache(claim: &Claim) {
+    let project = [claim.project()];
+    let removed = claim.core().image_builder.remove_caches(&project).await;
+    if let Err(error) = removed {
+        let error = error_chain(&error);
+        tracing::info!(error, "the package cache of a project is not removed");
+    }
+}
+
 /// Which cache of the package manager this build may use, and the stage that does.
 fn wanted_cache(
     claim: &Claim,
@@ -99,9 +113,23 @@ fn wanted_cache(
         project: claim.project(),
         label: label.to_owned(),
         base: ids.get(stage.base)?.parse().ok()?,
+        secrets: secrets_hash(plan),
         installs: installs.key.clone(),
     };
     Some((key, stage.number))
+}
+
+/// Folders of package managers may have what a secret has opened, and addresses with the secret in them.
+fn secrets_hash(plan: &BuildPlan) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("estrade secrets of a package cache");
+    let args = plan.build_args.iter();
+    for arg in args.filter(|arg| is_secret(arg.name(), arg.value())) {
+        for text in [arg.name(), arg.value()] {
+            hasher.update(&text.len().to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
 }
 
 /// The image with that cache. A build goes on without it when the engine cannot tell.

@@ -77,8 +77,10 @@ pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<
     let mut log = LiveLog::new(claim);
     let build = Box::pin(build_image(claim, &workload, &plan, files, &mut log));
     let done = while_there_is_room(&core, build).await;
-    log.flush().await?;
+    // Why it failed matters more than a line of the log that could not be written.
+    let flushed = log.flush().await;
     let cache = done?;
+    flushed?;
     match &plan.outcome {
         Outcome::Runs { command, port } => keep_image(claim, command.as_deref(), *port).await,
         Outcome::Static { folder, spa, .. } => take_site(claim, &workload, folder, *spa).await,

@@ -21,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 const MAX_SAVING: usize = 2;
 /// How many wait for it; what comes then is not kept.
 const MAX_WAITING: usize = 64;
+/// How many of one owner wait; the oldest gives way.
+const MAX_WAITING_OF_OWNER: usize = 4;
 
 /// The output of the step that installs.
 pub(super) struct InstallStep {
@@ -89,6 +91,16 @@ impl CacheQueue {
     pub(in crate::platform::releases) fn push(&self, job: CacheJob) {
         let mut waiting = self.waiting.lock_ignoring_poison();
         waiting.retain(|it| it.built.key.project != job.built.key.project);
+        let of_owner = || {
+            waiting
+                .iter()
+                .enumerate()
+                .filter(|(_, it)| it.owner == job.owner)
+        };
+        if of_owner().count() >= MAX_WAITING_OF_OWNER {
+            let oldest = of_owner().next().map(|(at, _)| at);
+            oldest.and_then(|at| waiting.remove(at));
+        }
         if waiting.len() < MAX_WAITING {
             waiting.push_back(job);
             self.added.notify_one();
@@ -135,8 +147,12 @@ async fn save(core: &Core, job: &CacheJob) {
     }
     let (release, now) = (job.release(), core.now());
     let saved = tokio::select! {
-        saved = core.image_builder.save_cache(&job.built, now) => saved,
-        () = ran_out(core) => return,
+        saved = core.image_builder.save_cache(&job.built, now) => Some(saved),
+        () = ran_out(core) => None,
+    };
+    let Some(saved) = saved else {
+        tracing::info!(%release, "the disk is too full to keep a package cache");
+        return remove_if_gone(core, job).await;
     };
     match saved {
         Ok(SavedCache::Kept { bytes }) => {
@@ -151,8 +167,13 @@ async fn save(core: &Core, job: &CacheJob) {
             tracing::info!(%release, error, "cannot keep a package cache");
         }
     }
+    remove_if_gone(core, job).await;
+}
+
+async fn remove_if_gone(core: &Core, job: &CacheJob) {
     if let Err(error) = remove_if_deleted(core, job).await {
-        tracing::info!(%release, error = error_chain(&error), "cannot look at a package cache again");
+        let (release, error) = (job.release(), error_chain(&error));
+        tracing::info!(%release, error, "cannot look at a package cache again");
     }
 }
 
@@ -200,6 +221,7 @@ mod tests {
             project,
             label: "a=b".to_owned(),
             base: "sha256:1".parse().unwrap(),
+            secrets: String::new(),
             installs: installs.to_owned(),
         };
         let built = BuiltCache {
@@ -230,9 +252,16 @@ mod tests {
         assert_eq!(take(), None);
         busy.clear();
         assert!(queue.take(&busy).is_some());
+        let waiting = || queue.waiting.lock_ignoring_poison().len();
+        let before = waiting();
         for _ in 0..2 * MAX_WAITING {
             queue.push(job(one, ProjectId::generate(1, 1), "x"));
         }
-        assert_eq!(queue.waiting.lock_ignoring_poison().len(), MAX_WAITING);
+        assert!(waiting() <= before + MAX_WAITING_OF_OWNER);
+        for number in 0..2 * MAX_WAITING {
+            let owner = OwnerId::generate(2, number as u64);
+            queue.push(job(owner, ProjectId::generate(1, 1), "x"));
+        }
+        assert_eq!(waiting(), MAX_WAITING);
     }
 }
