@@ -24,9 +24,9 @@ pub struct Contexts {
     pub contexts: BTreeMap<String, Context>,
     /// Which project a folder is deployed to, by the server's address and the folder's absolute path.
     pub projects: BTreeMap<String, BTreeMap<String, String>>,
-    /// The same as earlier versions kept it, by the folder alone: for the server of the current context.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub folders: BTreeMap<String, String>,
+    /// The same as earlier versions kept it, by the folder alone; it is moved when it is loaded.
+    #[serde(skip_serializing)]
+    folders: BTreeMap<String, String>,
 }
 
 /// A server, and who one is there.
@@ -89,12 +89,22 @@ impl Contexts {
 
     /// The project that a folder is deployed to on this server.
     pub fn project_of(&self, server: &str, folder: &str) -> Option<&str> {
-        let before = || {
-            let (_, current) = self.current()?;
-            self.folders.get(folder).filter(|_| current.url == server)
+        let known = self.projects.get(server)?.get(folder);
+        known.map(String::as_str)
+    }
+
+    /// Moves what earlier versions remembered to the server that they meant, that of the current context: once another
+    /// context is the current one, nobody knows any more. Without a current one it is forgotten, and asked for again.
+    fn migrate_folders(&mut self) {
+        let folders = std::mem::take(&mut self.folders);
+        let Some((_, current)) = self.current().filter(|_| !folders.is_empty()) else {
+            return;
         };
-        let known = self.projects.get(server).and_then(|it| it.get(folder));
-        known.or_else(before).map(String::as_str)
+        let server = current.url.clone();
+        let of_server = self.projects.entry(server).or_default();
+        for (folder, project) in folders {
+            of_server.entry(folder).or_insert(project);
+        }
     }
 
     /// Remembers the project that a folder is deployed to on this server.
@@ -165,12 +175,14 @@ impl ContextStore {
             Err(error) => return Err(ClientError::file(&path)(error)),
         };
         refuse_readable_by_others(&path)?;
-        serde_json::from_slice(&bytes).map_err(|error| {
+        let mut contexts: Contexts = serde_json::from_slice(&bytes).map_err(|error| {
             ClientError::Usage(format!(
                 "{} cannot be read: {error}; remove it and log in again",
                 path.display()
             ))
-        })
+        })?;
+        contexts.migrate_folders();
+        Ok(contexts)
     }
 
     /// Writes them. The new file replaces the old one whole and is never readable by others, not even for a moment.
@@ -368,7 +380,19 @@ mod tests {
     fn a_folder_belongs_to_a_project_per_server() {
         let before = r#"{"current":"a","contexts":{"a":{"url":"https://a","email":"","token":"t"},
             "b":{"url":"https://b","email":"","token":"t"}},"folders":{"/site":"old"}}"#;
-        let mut contexts: Contexts = serde_json::from_str(before).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let store = ContextStore::new(home.path().join("a"));
+        // The file stays private.
+        store.save(&Contexts::default()).unwrap();
+        std::fs::write(store.path(), before).unwrap();
+        assert_eq!(
+            store.load().unwrap().project_of("https://a", "/site"),
+            Some("old")
+        );
+        // A login to another server takes nothing along.
+        let log_in = |contexts: &mut Contexts| Ok(contexts.add("b", context("https://b")));
+        store.change(log_in).unwrap();
+        let mut contexts = store.load().unwrap();
         assert_eq!(contexts.project_of("https://a", "/site"), Some("old"));
         assert_eq!(contexts.project_of("https://b", "/site"), None);
         contexts.set_project("https://a", "/site", "new");
