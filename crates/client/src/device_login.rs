@@ -137,7 +137,8 @@ impl DeviceLogin {
                     return Err(self.ended("the code has expired, or was used before; if you approved it, the page Tokens may list a token \
                          that nobody has: revoke it there"));
                 }
-                _ if may_pass(&error) => interval = (interval + SLOW_DOWN).min(MAX_INTERVAL),
+                // The network of a laptop comes and goes within ten minutes.
+                _ if error.may_pass() => interval = (interval + SLOW_DOWN).min(MAX_INTERVAL),
                 _ => return Err(error),
             }
         }
@@ -155,15 +156,6 @@ impl DeviceLogin {
             server: self.client.server().to_owned(),
             reason: reason.to_owned(),
         }
-    }
-}
-
-/// Whether the next poll may succeed: the network of a laptop comes and goes within ten minutes.
-fn may_pass(error: &ClientError) -> bool {
-    match error {
-        ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => true,
-        ClientError::Refused(refusal) => matches!(refusal.status, 429 | 502..=504),
-        _ => false,
     }
 }
 

@@ -73,9 +73,28 @@ impl ClientError {
         }
     }
 
+    /// Whether the same request may succeed in a moment: the server restarts, is overloaded, or was not reached.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Refused(refusal) => status_may_pass(refusal.status, refusal.has_retry_after),
+            _ => false,
+        }
+    }
+
     /// Whether the server refused with this code.
     pub fn has_code(&self, code: &str) -> bool {
         self.refusal().is_some_and(|refusal| refusal.code == code)
+    }
+}
+
+/// Whether a response with this status is about the moment, not about the request.
+pub(crate) fn status_may_pass(status: u16, has_retry_after: bool) -> bool {
+    match status {
+        429 | 502..=504 => true,
+        // An earlier attempt with the same idempotency key is still being carried out.
+        409 => has_retry_after,
+        _ => false,
     }
 }
 
@@ -88,6 +107,8 @@ pub struct Refusal {
     /// For a person.
     pub message: String,
     pub request_id: Option<String>,
+    /// Whether it says when to try again.
+    pub has_retry_after: bool,
     /// With `missing_files`: the contents to send.
     pub missing: Vec<MissingFile>,
 }

@@ -1,6 +1,6 @@
 //! Requests to one API: authentication, retries, idempotency keys, errors.
 
-use crate::error::{ClientError, Refusal, Result};
+use crate::error::{ClientError, Refusal, Result, status_may_pass};
 use crate::url::is_loopback;
 use bytes::Bytes;
 use estrade_model::secret::Secret;
@@ -231,8 +231,8 @@ impl Request {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) => unreachable(&self.shown_url(), &error),
             };
-            let delay = self.retry_delay(Err(&error), &attempts);
-            match delay.filter(|_| self.is_repeatable()) {
+            attempts.may_be_done = true;
+            match self.retry_delay(Err(&error), &attempts) {
                 Some(delay) => tokio::time::sleep(delay).await,
                 None => return Err(error),
             }
@@ -240,14 +240,15 @@ impl Request {
     }
 
     /// Sends it, again after a failure that may pass. Everything that is sent twice is carried out once: GET, PUT and
-    /// DELETE by their nature, POST by its idempotency key.
+    /// DELETE by their nature, and what has an idempotency key. Anything else is sent again only while no attempt can
+    /// have been carried out: there was no connection, or the server refused it for the moment (429, 503).
     pub async fn send(self) -> Result<reqwest::Response> {
         let mut attempts = Attempts::default();
         let response = self.send_counted(&mut attempts).await?;
         let status = response.status();
         // Without this a DELETE that was carried out fails: its response was lost, and the next attempt finds nothing.
         let is_deleted = self.method == Method::DELETE
-            && attempts.lost_response
+            && attempts.may_be_done
             && matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
         if status.is_success() || is_deleted {
             return Ok(response);
@@ -266,7 +267,7 @@ impl Request {
             let body = self.body.clone().map(Body::from);
             let sent = self.send_once(url.clone(), body).await;
             attempts.made += 1;
-            attempts.lost_response |= sent.as_ref().is_err_and(|error| !error.is_connect());
+            attempts.may_be_done |= may_be_done(&sent);
             let outcome = sent.map_err(|error| unreachable(url.as_str(), &error));
             match self.retry_delay(outcome.as_ref(), attempts) {
                 Some(delay) => tokio::time::sleep(delay).await,
@@ -275,9 +276,9 @@ impl Request {
         }
     }
 
-    /// Whether a server that carried it out already does not do so again.
+    /// Whether carrying it out twice is the same as once.
     fn is_repeatable(&self) -> bool {
-        self.method == Method::GET || self.idempotency_key.is_some()
+        self.method.is_idempotent() || self.idempotency_key.is_some()
     }
 
     /// How long to wait before another attempt; none when there shall be none.
@@ -287,11 +288,11 @@ impl Request {
         attempts: &Attempts,
     ) -> Option<Duration> {
         let max_attempts = match outcome {
-            Err(ClientError::TimedOut { .. }) if self.is_repeatable() => MAX_TIMED_OUT_ATTEMPTS,
-            Err(ClientError::TimedOut { .. }) => 1,
+            Err(ClientError::TimedOut { .. }) => MAX_TIMED_OUT_ATTEMPTS,
             _ => MAX_ATTEMPTS,
         };
-        let is_last = attempts.made >= max_attempts.min(self.attempts);
+        let is_last = attempts.made >= max_attempts.min(self.attempts)
+            || (attempts.may_be_done && !self.is_repeatable());
         (!is_last && may_pass(outcome)).then(|| backoff(outcome, attempts.made))
     }
 
@@ -365,24 +366,30 @@ impl Request {
 #[derive(Debug, Default)]
 struct Attempts {
     made: u32,
-    /// Whether one of them may have been carried out without a response.
-    lost_response: bool,
+    /// Whether one of them may have been carried out although nobody said so.
+    may_be_done: bool,
+}
+
+/// Whether the server may have carried it out although it did not answer: what was sent was lost with the connection, or
+/// a proxy lost the response.
+fn may_be_done(sent: &reqwest::Result<reqwest::Response>) -> bool {
+    match sent {
+        Ok(response) => matches!(
+            response.status(),
+            StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
+        ),
+        Err(error) => !error.is_connect(),
+    }
 }
 
 /// Whether the same request may succeed in a moment.
 fn may_pass(outcome: Result<&reqwest::Response, &ClientError>) -> bool {
     match outcome {
-        Ok(response) => match response.status() {
-            StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => true,
-            // An earlier attempt with the same idempotency key is still being carried out.
-            StatusCode::CONFLICT => response.headers().contains_key(header::RETRY_AFTER),
-            _ => false,
-        },
-        Err(ClientError::Unreachable { .. } | ClientError::TimedOut { .. }) => true,
-        Err(_) => false,
+        Ok(response) => {
+            let has_retry_after = response.headers().contains_key(header::RETRY_AFTER);
+            status_may_pass(response.status().as_u16(), has_retry_after)
+        }
+        Err(error) => error.may_pass(),
     }
 }
 
@@ -451,13 +458,19 @@ fn refusal_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientErr
         code: code.unwrap_or_default(),
         message,
         request_id: header("x-request-id"),
+        has_retry_after: headers.contains_key(header::RETRY_AFTER),
         missing,
     }))
 }
 
+/// An address for messages.
+pub(crate) fn without_query(url: &str) -> String {
+    url.split('?').next().unwrap_or(url).to_owned()
+}
+
 /// An error of the connection, with the cause that a person can do something about and without the query.
-fn unreachable(url: &str, error: &reqwest::Error) -> ClientError {
-    let url = url.split('?').next().unwrap_or(url).to_owned();
+pub(crate) fn unreachable(url: &str, error: &reqwest::Error) -> ClientError {
+    let url = without_query(url);
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;

@@ -234,6 +234,7 @@ fn ending(code: u16, reason: &str, request_id: Option<&str>) -> Result<Output> {
         code: stable_code.to_owned(),
         message,
         request_id: request_id.map(str::to_owned),
+        has_retry_after: false,
         missing: Vec::new(),
     })))
 }

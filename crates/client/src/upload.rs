@@ -76,7 +76,7 @@ async fn send_content(
                 content.file.path
             )));
         }
-        if attempt == MAX_ATTEMPTS || !may_pass(&error) {
+        if attempt == MAX_ATTEMPTS || !error.may_pass() {
             return Err(error);
         }
         tokio::time::sleep(RETRY_DELAY * attempt).await;
@@ -88,14 +88,6 @@ async fn send_content(
 async fn has_other_size(file: &FolderFile) -> bool {
     let found = tokio::fs::metadata(&file.source).await;
     found.is_ok_and(|found| found.len() != file.size)
-}
-
-fn may_pass(error: &ClientError) -> bool {
-    match error {
-        ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => true,
-        ClientError::Refused(refusal) => matches!(refusal.status, 429 | 502..=504),
-        _ => false,
-    }
 }
 
 async fn send_once(

@@ -123,11 +123,39 @@ async fn what_is_not_answered_in_time_is_sent_once_more() {
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
+/// A change that is neither of its nature the same twice nor has a key.
+#[tokio::test]
+async fn what_may_have_been_done_is_not_done_again() {
+    for reply in [Reply::HangUp, Reply::Whole(502, ""), Reply::Whole(504, "")] {
+        let replies: &'static [Reply] = Vec::leak(vec![reply, DONE]);
+        for method in [Method::PATCH, Method::POST] {
+            let (client, seen) = serve(replies);
+            let request = client.request(method, "/x").without_key();
+            request.json::<Value>().await.unwrap_err();
+            assert_eq!(seen.lock().unwrap().len(), 1);
+        }
+        for method in [Method::PUT, Method::POST] {
+            let (client, seen) = serve(replies);
+            client.request(method, "/x").send().await.unwrap();
+            assert_eq!(seen.lock().unwrap().len(), 2);
+        }
+    }
+    // The server says that it did nothing.
+    let (client, seen) = serve(&[Reply::Whole(503, ""), DONE]);
+    client.request(Method::PATCH, "/x").send().await.unwrap();
+    assert_eq!(seen.lock().unwrap().len(), 2);
+}
+
 #[tokio::test]
 async fn what_an_earlier_attempt_deleted_is_deleted() {
-    let (client, seen) = serve(&[Reply::HangUp, Reply::Whole(404, "")]);
-    client.delete("/x").await.unwrap();
-    assert_eq!(seen.lock().unwrap().len(), 2);
+    for replies in [
+        &[Reply::HangUp, Reply::Whole(404, "")],
+        &[Reply::Whole(502, ""), Reply::Whole(404, "")],
+    ] {
+        let (client, seen) = serve(replies);
+        client.delete("/x").await.unwrap();
+        assert_eq!(seen.lock().unwrap().len(), 2);
+    }
     // It never was there.
     for replies in [
         &[Reply::Whole(404, "")][..],

@@ -153,6 +153,7 @@ mod tests {
             code: "unauthorized".to_owned(),
             message: "no".to_owned(),
             request_id: None,
+            has_retry_after: false,
             missing: Vec::new(),
         };
         let step = next_step(&ClientError::Refused(Box::new(refusal))).unwrap();
