@@ -1,6 +1,6 @@
 //! Makes a release of a folder: the server is told the hashes of all files, and sent what it does not have.
 
-use crate::error::{ClientError, Result};
+use crate::error::{ClientError, Refusal, Result};
 use crate::folder::Folder;
 use crate::http::{Client, new_idempotency_key};
 use crate::server_info::Limits;
@@ -72,7 +72,7 @@ pub fn check_limits(folder: &Folder, limits: Limits) -> Result<()> {
 pub trait SendProgress: Send + Sync {
     /// The server is asked for the release: it may make one until [`Self::answered`], and also when that does not come.
     fn asked(&self);
-    /// The server has made the release, or has refused to.
+    /// The server has made the release, or has refused to for good. Not after a failure that leaves open whether it did.
     fn answered(&self, release: Option<&str>);
     /// So many contents are missing, of so many bytes together; called once per round.
     fn begin(&self, contents: usize, bytes: u64);
@@ -111,11 +111,17 @@ pub async fn create_release(
         let missing = match request.clone().json::<ReleaseCreated>().await {
             Ok(created) => {
                 progress.answered(Some(&created.release));
+                // Whoever waits for the answer, to stop everything then, gets to do so before anything else is done.
+                tokio::task::yield_now().await;
                 return Ok(created.release);
             }
             Err(ClientError::Refused(refusal)) => {
-                progress.answered(None);
-                if refusal.code != "missing_files" {
+                let is_missing_files = refusal.code == "missing_files";
+                if is_missing_files || is_final(&refusal) {
+                    progress.answered(None);
+                    tokio::task::yield_now().await;
+                }
+                if !is_missing_files {
                     return Err(ClientError::Refused(refusal));
                 }
                 refusal.missing
@@ -143,6 +149,12 @@ pub async fn create_release(
     Err(ClientError::Failed(
         "the server still misses files; deploy again in a moment".to_owned(),
     ))
+}
+
+/// Whether no release was made, nor will be by this request. A 5xx leaves that open, and so does one that says when to
+/// try again: an earlier attempt may still be carried out.
+fn is_final(refusal: &Refusal) -> bool {
+    (400..500).contains(&refusal.status) && !refusal.has_retry_after
 }
 
 #[cfg(test)]

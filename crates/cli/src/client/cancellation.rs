@@ -67,7 +67,8 @@ pub async fn cancel<F: Future>(
         printer.note("\nstopping: waiting for the server's answer, to cancel the release");
         let answered = seen.wait_for(|stage| *stage != Stage::Asked);
         tokio::select! {
-            // In this order: what the deployment does after the answer is not begun.
+            // In this order: the deployment yields after the answer, so that what it does then, such as printing the id, is
+            // not begun.
             biased;
             _ = answered => {}
             _ = interrupts.next() => {}

@@ -101,8 +101,14 @@ struct Interrupted<'s> {
 impl<'s> Interrupted<'s> {
     /// Starts it and waits until it has sent a request with this line.
     fn start(home: &Home, server: &'s ScriptedServer, waits_for: &str) -> Self {
+        Self::start_with(home, server, &[], waits_for)
+    }
+
+    /// The same with more arguments.
+    fn start_with(home: &Home, server: &'s ScriptedServer, args: &[&str], waits_for: &str) -> Self {
         let mut command = deploy(home, server);
         let child = command
+            .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
@@ -194,6 +200,49 @@ fn a_release_that_is_being_made_is_canceled_once_it_has_an_id() {
     deployment.kill("-INT");
     let said = deployment.end(130);
     assert!(said.contains("may have been made all the same"), "{said}");
+}
+
+#[test]
+fn an_id_is_not_printed_of_a_release_that_is_canceled() {
+    let server = ScriptedServer::start(|request| match request.line.as_str() {
+        line if line.starts_with(CREATES) => {
+            std::thread::sleep(Duration::from_secs(1));
+            created()
+        }
+        line if line.contains("/cancel") => Reply::status(200),
+        _ => answer(request),
+    });
+    let home = Home::new();
+    let mut deployment = Interrupted::start_with(&home, &server, &["--detach"], CREATES);
+    deployment.kill("-TERM");
+    let said = deployment.end(143);
+    assert!(said.contains(&format!("canceled release {ID}")), "{said}");
+    let mut printed = String::new();
+    let mut stdout = deployment.child.0.stdout.take().unwrap();
+    stdout.read_to_string(&mut printed).unwrap();
+    assert_eq!(printed, "");
+}
+
+/// A failure of the server does not say that it made none.
+#[test]
+fn a_release_may_have_been_made_by_a_server_that_failed() {
+    for (status, says) in [
+        (500, "may have been made all the same"),
+        (403, "no release was made"),
+    ] {
+        let server = ScriptedServer::start(move |request| match request.line.as_str() {
+            line if line.starts_with(CREATES) => {
+                std::thread::sleep(Duration::from_secs(1));
+                Reply::status(status)
+            }
+            _ => answer(request),
+        });
+        let home = Home::new();
+        let mut deployment = Interrupted::start(&home, &server, CREATES);
+        deployment.kill("-INT");
+        let said = deployment.end(130);
+        assert!(said.contains(says), "{said}");
+    }
 }
 
 #[test]
