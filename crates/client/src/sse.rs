@@ -1,6 +1,7 @@
 //! Server-sent events, as they come in pieces.
 
 use crate::error::{ClientError, Result};
+use crate::http::{unreachable, without_query};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -21,6 +22,7 @@ pub struct Event {
 pub struct EventStream {
     response: reqwest::Response,
     parser: EventParser,
+    idle_timeout: Duration,
 }
 
 impl EventStream {
@@ -28,15 +30,30 @@ impl EventStream {
         Self {
             response,
             parser: EventParser::default(),
+            idle_timeout: IDLE_TIMEOUT,
         }
     }
 
-    /// The events that come next, perhaps no whole one; none when the stream has ended or broken off, or the server is
-    /// gone without a word.
+    /// Waits so long for the next piece.
+    #[must_use]
+    pub fn idle_timeout(self, idle_timeout: Duration) -> Self {
+        Self {
+            idle_timeout,
+            ..self
+        }
+    }
+
+    /// The events that come next, perhaps no whole one; none when the stream has ended. An error that may pass when it
+    /// has broken off, or the server is gone without a word.
     pub async fn next(&mut self) -> Result<Option<Vec<Event>>> {
-        match timeout(IDLE_TIMEOUT, self.response.chunk()).await {
+        match timeout(self.idle_timeout, self.response.chunk()).await {
             Ok(Ok(Some(piece))) => self.parser.push(&piece).map(Some),
-            Ok(Ok(None) | Err(_)) | Err(_) => Ok(None),
+            Ok(Ok(None)) => Ok(None),
+            Ok(Err(error)) => Err(unreachable(self.response.url().as_str(), &error)),
+            Err(_) => Err(ClientError::Unreachable {
+                url: without_query(self.response.url().as_str()),
+                cause: format!("nothing came for {} s", self.idle_timeout.as_secs()),
+            }),
         }
     }
 }
@@ -146,7 +163,11 @@ mod tests {
         // From here on time passes as soon as everything waits.
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
-        assert_eq!(stream.next().await.unwrap(), None);
+        let silent = stream.next().await.unwrap_err();
+        assert!(
+            silent.may_pass() && silent.to_string().ends_with("nothing came for 35 s"),
+            "{silent}"
+        );
         assert_eq!(begun.elapsed().as_secs(), IDLE_TIMEOUT.as_secs());
         drop(accepted);
     }

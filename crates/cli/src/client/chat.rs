@@ -4,7 +4,7 @@ use super::input::read_text;
 use super::session::Session;
 use super::workspaces::find_workspace;
 use clap::Args;
-use estrade_client::sse::EventParser;
+use estrade_client::sse::EventStream;
 use estrade_client::text::{Neutralizer, neutralize};
 use estrade_client::url::segment;
 use estrade_client::{Client, ClientError, Result};
@@ -18,6 +18,9 @@ use std::time::Duration;
 const MAX_QUESTION_BYTES: u64 = 1 << 20;
 /// An answer that takes longer is given up.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
+/// The same within an answer. An Estrade server sends a comment every 10 s, but ESTRADE_AI_URL may name another one, whose
+/// model thinks in silence.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// `estrade chat`.
 #[derive(Debug, Args)]
@@ -104,12 +107,19 @@ fn messages(args: &ChatArgs) -> Result<Vec<Value>> {
 }
 
 /// Prints the pieces of an answer as they come; control sequences in them are removed, also across pieces.
-async fn print_answer(mut response: reqwest::Response) -> anyhow::Result<()> {
+async fn print_answer(response: reqwest::Response) -> anyhow::Result<()> {
     let url = response.url().to_string();
-    let (mut parser, mut neutralizer) = (EventParser::default(), Neutralizer::default());
+    let mut stream = EventStream::new(response).idle_timeout(IDLE_TIMEOUT);
+    let mut neutralizer = Neutralizer::default();
     let mut is_whole = false;
-    while let Ok(Some(piece)) = response.chunk().await {
-        for event in parser.push(&piece)? {
+    let broken = loop {
+        let events = match stream.next().await {
+            Ok(Some(events)) => events,
+            Ok(None) => break None,
+            Err(error) if error.may_pass() => break Some(error),
+            Err(error) => return Err(error.into()),
+        };
+        for event in events {
             is_whole |= event.data == "[DONE]";
             let Ok(event) = serde_json::from_str::<Value>(&event.data) else {
                 continue;
@@ -124,11 +134,15 @@ async fn print_answer(mut response: reqwest::Response) -> anyhow::Result<()> {
                 return Ok(());
             }
         }
-    }
+    };
     crate::printer::write(b"\n")?;
-    if !is_whole {
-        let cause = "the answer broke off".to_owned();
-        return Err(ClientError::Unreachable { url, cause }.into());
+    if is_whole {
+        return Ok(());
     }
-    Ok(())
+    let cause = match broken {
+        Some(ClientError::Unreachable { cause, .. }) => format!("the answer broke off: {cause}"),
+        Some(error) => return Err(error.into()),
+        None => "the answer broke off".to_owned(),
+    };
+    Err(ClientError::Unreachable { url, cause }.into())
 }

@@ -16,7 +16,7 @@ use estrade_model::time::Lifetime;
 use reqwest::Method;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a broken stream is resumed before the command gives up.
 const MAX_RECONNECTS: u32 = 8;
@@ -138,9 +138,22 @@ async fn follow(request: Request, session: &Session<'_>) -> anyhow::Result<()> {
         match open(&request, last_seen.as_deref(), &server).await {
             Ok(mut stream) => {
                 was_open = true;
-                while let Some(events) = stream.next().await? {
-                    for event in events {
+                let opened = Instant::now();
+                loop {
+                    let events = match stream.next().await {
+                        Ok(Some(events)) => events,
+                        Ok(None) => break,
+                        Err(broken) if broken.may_pass() => {
+                            error = broken;
+                            break;
+                        }
+                        Err(broken) => return Err(broken.into()),
+                    };
+                    // A quiet project's stream has keep-alives only, and a proxy may cut it each time after a while.
+                    if !events.is_empty() || opened.elapsed() > MAX_RECONNECT_DELAY {
                         failures = 0;
+                    }
+                    for event in events {
                         if !print_event(&event)? {
                             return Ok(());
                         }
@@ -148,7 +161,7 @@ async fn follow(request: Request, session: &Session<'_>) -> anyhow::Result<()> {
                     }
                 }
             }
-            Err(broken) if was_open && may_pass(&broken) => error = broken,
+            Err(broken) if was_open && broken.may_pass() => error = broken,
             Err(broken) => return Err(broken.into()),
         }
         failures += 1;
@@ -171,15 +184,6 @@ async fn open(request: &Request, last_seen: Option<&str>, server: &str) -> Resul
         url: server.to_owned(),
     };
     sent.map_err(late)?.map(EventStream::new)
-}
-
-/// Whether a server that is about to restart, or has just done so, answers like this.
-fn may_pass(error: &ClientError) -> bool {
-    match error {
-        ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => true,
-        ClientError::Refused(refusal) => matches!(refusal.status, 429 | 502..=504),
-        _ => false,
-    }
 }
 
 fn lost(server: &str, cause: &str) -> ClientError {

@@ -159,6 +159,18 @@ fn an_answer_that_breaks_off_is_a_failure() {
 }
 
 #[test]
+fn an_answer_that_breaks_off_says_why() {
+    let server = ScriptedServer::start(|_| Reply::CutOff);
+    let home = crate::support::Home::new();
+    let ran = super::client_command(&home, &["chat", "Hello"])
+        .env("ESTRADE_AI_URL", server.url())
+        .env("ESTRADE_AI_KEY", "k")
+        .output();
+    let ran = crate::support::Ran::of(&ran.unwrap());
+    ran.assert(6).assert_says("the answer broke off: ");
+}
+
+#[test]
 fn what_others_wrote_cannot_steer_the_terminal() {
     let hostile = "\\u001b]0;owned\\u0007\\u001b[2Jx\\u202ey";
     let reply = format!(r#"{{"message":"{hostile}","data":{{"code":"x"}}}}"#);
