@@ -8,7 +8,7 @@ use estrade_client::credentials::{Choice, DEFAULT_SERVER, Target, choose};
 use estrade_client::keyring::{Keyring, Unusable};
 use estrade_client::server_info::ai_address;
 use estrade_client::text::neutralize_line;
-use estrade_client::url::parse_server;
+use estrade_client::url::{is_loopback, parse_server};
 use estrade_client::wire::TeamList;
 use estrade_client::{Client, ClientError, Result};
 use estrade_model::TeamId;
@@ -107,7 +107,7 @@ impl<'o> Session<'o> {
     /// The address of the AI API for the key of the environment: what is named with it, else that of the default server.
     ///
     /// Never that of the current context unless it is named: a key that is left over from another server would be sent
-    /// there.
+    /// there. Nor to another machine: anybody on this one can listen where the default server does.
     pub async fn ai_key_server(&self) -> Result<String> {
         if let Some(chosen) = variable("ESTRADE_AI_URL") {
             return parse_server(&chosen);
@@ -118,7 +118,9 @@ impl<'o> Session<'o> {
             || ["ESTRADE_URL", "ESTRADE_TOKEN"]
                 .into_iter()
                 .any(|name| variable(name).is_some());
-        if !is_named && let Ok(contexts) = self.store().and_then(|store| store.load()) {
+        // Without a home directory nobody is logged in. A file that cannot be read may name another server.
+        if !is_named && let Ok(store) = self.store() {
+            let contexts = store.load()?;
             let current = contexts.current().filter(|(_, it)| it.url != server);
             if let Some((name, context)) = current {
                 return Err(unnamed_server(name, &context.url));
@@ -130,7 +132,14 @@ impl<'o> Session<'o> {
             is_stored: false,
         };
         let client = Client::new(&target.server, None, None)?;
-        ai_address(&client, &target, None).await
+        let address = ai_address(&client, &target, None).await?;
+        if !is_named && !is_on_this_machine(&address) {
+            return Err(ClientError::Usage(format!(
+                "the key in ESTRADE_AI_KEY is not sent to {address} only because {server} names it, which is the default server: add --url {server}, or set ESTRADE_AI_URL with it",
+                server = target.server
+            )));
+        }
+        Ok(address)
     }
 
     /// The context that `--context` names.
@@ -161,6 +170,10 @@ impl<'o> Session<'o> {
         let chosen = variable("ESTRADE_AI_URL");
         client.at(&ai_address(&client, &target, chosen.as_deref()).await?)
     }
+}
+
+fn is_on_this_machine(server: &str) -> bool {
+    reqwest::Url::parse(server).is_ok_and(|url| is_loopback(&url))
 }
 
 /// What is said when a key could be one for another server.

@@ -147,6 +147,14 @@ fn an_ai_key_goes_where_its_environment_says() {
     run(&mut chat(&home, &ask))
         .assert(2)
         .assert_says("add --context prod");
+    // A file that cannot be read is no reason to send it elsewhere.
+    let file = home.path().join("xdg/estrade/contexts.json");
+    let contexts = std::fs::read(&file).unwrap();
+    std::fs::write(&file, "{").unwrap();
+    run(&mut chat(&home, &ask))
+        .assert(2)
+        .assert_says("contexts.json cannot be read");
+    std::fs::write(&file, contexts).unwrap();
     assert_eq!(models.requests().len(), 2);
     run(&mut chat(&home, &["chat", "Hello", "--context", "prod"])).assert(0);
     run(&mut chat(
