@@ -248,11 +248,12 @@ impl Head {
         if hosts != 1 {
             return None;
         }
-        // A call without a body is answered behind hyper, and so is a chunked one.
-        let Framing::Length(body) = body_headers.request_framing().ok()? else {
-            return None;
+        // A chunked body is read behind hyper.
+        let body = match body_headers.request_framing().ok()? {
+            Framing::Length(length) => usize::try_from(length).ok()?,
+            Framing::Done => 0,
+            _ => return None,
         };
-        let body = usize::try_from(body).ok()?;
         Some(Self {
             length,
             body: Some(body).filter(|body| *body <= MAX_BODY)?,
