@@ -307,6 +307,22 @@ async fn lengths_that_others_may_read_otherwise_are_refused() {
 }
 
 #[tokio::test]
+async fn one_length_that_is_said_twice_counts_once() {
+    let (provider, gateway) = answering().await;
+    let body = chat("");
+    let length = format!("content-length: {}\r\n", body.len());
+    let mut wire = Wire::open(&gateway).await;
+    for _ in 0..2 {
+        wire.write(&format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer good\r\n{length}{length}\r\n{body}"
+        ))
+        .await;
+        assert_eq!(wire.response().await.status, 200);
+    }
+    assert_eq!(provider.count(), 2);
+}
+
+#[tokio::test]
 async fn who_wants_to_close_gets_a_response_and_an_end() {
     let (_provider, gateway) = answering().await;
     let close = gateway
