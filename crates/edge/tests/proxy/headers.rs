@@ -254,6 +254,10 @@ async fn a_second_request_cannot_be_hidden_in_the_first() {
             format!("0\r\n\r\n{hidden}"),
         ),
         (
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n".into(),
+            format!("0\r\n\r\n{hidden}"),
+        ),
+        (
             "Transfer-Encoding: gzip, chunked\r\n".into(),
             format!("0\r\n\r\n{hidden}"),
         ),
