@@ -92,7 +92,7 @@ pub(super) fn is_removed(removed: std::result::Result<(), estrade_runtime::Error
     match removed {
         Ok(()) => Ok(true),
         Err(error) if error.is_conflict() => {
-            tracing::info!(
+            tracing::debug!(
                 error = error_chain(&error),
                 "still in use; it is tried again"
             );
