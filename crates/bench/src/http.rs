@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_found_when_all_of_it_is_there() {
+    fn a_response_is_found_when_all_of_it_is_there() {
         let text = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}";
         let found = parse(text).unwrap().unwrap();
         assert_eq!((found.status, found.body), (201, 2));

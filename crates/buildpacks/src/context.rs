@@ -117,7 +117,7 @@ impl<'a> BuildContext<'a> {
     }
 
     /// What the user says that shall be started: in settings, else in a Procfile.
-    pub(crate) fn said_start(&mut self) -> Result<Option<Command>> {
+    pub(crate) fn explicit_start(&mut self) -> Result<Option<Command>> {
         if let Some(command) = self.settings.start_command()? {
             self.note("start command from platformConfig");
             return Ok(Some(command));

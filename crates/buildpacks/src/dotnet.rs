@@ -31,7 +31,7 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
     };
     let image = context.base("dotnet", ".NET", sdk.as_ref());
     let library = library(context, &project, &text)?;
-    let start = context.said_start()?;
+    let start = context.explicit_start()?;
     let start = start.unwrap_or_else(|| Command::words(&["/bin/sh", "-c", START, "sh", &library]));
     context.begin_build(&image, &[])?;
     restore(context, &project)?;
@@ -82,7 +82,10 @@ fn project(context: &BuildContext<'_>) -> Result<String> {
     }
     let mut web = Vec::new();
     for path in &projects {
-        let start = context.tree.glance(path, 4 * 1024)?.unwrap_or_default();
+        let start = context
+            .tree
+            .read_prefix(path, 4 * 1024)?
+            .unwrap_or_default();
         if start.contains("Microsoft.NET.Sdk.Web") {
             web.push(*path);
         }

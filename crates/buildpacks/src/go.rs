@@ -31,7 +31,7 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
     let package = package(context)?;
     context.note(format!("builds the package {package}"));
     let start = context
-        .said_start()?
+        .explicit_start()?
         .unwrap_or_else(|| Command::words(&["/usr/local/bin/app"]));
     context.begin_build(&image, &[])?;
     context
@@ -148,7 +148,10 @@ fn package(context: &BuildContext<'_>) -> Result<String> {
     let near = code.filter(|path| depth(path) <= 3 && !path.starts_with("vendor/"));
     let mut mains = BTreeSet::new();
     for path in near.take(MAX_FILES) {
-        let start = context.tree.glance(path, 8 * 1024)?.unwrap_or_default();
+        let start = context
+            .tree
+            .read_prefix(path, 8 * 1024)?
+            .unwrap_or_default();
         let is_main = start
             .lines()
             .any(|line| line.split("//").next().unwrap_or_default().trim() == "package main");

@@ -25,13 +25,13 @@ pub(crate) struct Hosting {
 impl Hosting {
     /// Reads the first of the files that says anything about a build.
     pub(crate) fn read(tree: &Tree<'_>) -> Result<Self> {
-        if let Some(text) = tree.glance(VERCEL, MAX_BYTES)? {
+        if let Some(text) = tree.read_prefix(VERCEL, MAX_BYTES)? {
             let file: Value = serde_json::from_str(&text).unwrap_or_default();
             if let Some(declared) = Self::of_vercel(&file) {
                 return Ok(declared);
             }
         }
-        if let Some(text) = tree.glance(NETLIFY, MAX_BYTES)? {
+        if let Some(text) = tree.read_prefix(NETLIFY, MAX_BYTES)? {
             let file: toml::Table = toml::from_str(&text).unwrap_or_default();
             return Ok(Self::of_netlify(&file).unwrap_or_default());
         }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_texts_are_said() {
+    fn words_and_texts_are_distinguished() {
         for (code, is_said) in [
             ("export default { ssr: false } satisfies Config", true),
             ("ssr: false,", true),

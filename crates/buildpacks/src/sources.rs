@@ -114,7 +114,7 @@ impl<'s> Tree<'s> {
     }
 
     /// The beginning of a file, as far as it is text: enough for lock files and source code.
-    pub(crate) fn glance(&self, path: &str, most: usize) -> Result<Option<String>> {
+    pub(crate) fn read_prefix(&self, path: &str, most: usize) -> Result<Option<String>> {
         let bytes = self.start(path, most)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -201,7 +201,10 @@ mod tests {
             refusal.contains("a-b") && refusal.contains("UTF-8"),
             "{refusal}"
         );
-        assert_eq!(tree.glance("a-b", 9).unwrap().as_deref(), Some("\u{fffd}"));
+        assert_eq!(
+            tree.read_prefix("a-b", 9).unwrap().as_deref(),
+            Some("\u{fffd}")
+        );
     }
 
     #[test]
@@ -216,7 +219,7 @@ mod tests {
                 .to_string()
                 .contains("1 MiB")
         );
-        assert_eq!(tree.glance("large", 10).unwrap().unwrap().len(), 10);
+        assert_eq!(tree.read_prefix("large", 10).unwrap().unwrap().len(), 10);
     }
 
     #[test]

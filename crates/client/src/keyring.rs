@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_does_not_come_is_not_waited_for() {
+    async fn a_silent_keyring_is_not_waited_for() {
         let never = std::future::pending::<Result<(), Unusable>>();
         let silent = within(WRITE_TIMEOUT, never).await.unwrap_err();
         assert_eq!(silent.to_string(), "does not answer within 2 s");

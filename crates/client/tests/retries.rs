@@ -104,7 +104,7 @@ async fn a_response_that_breaks_off_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_answered_in_time_is_sent_once_more() {
+async fn what_times_out_is_sent_once_more() {
     let soon = Some(Duration::from_millis(300));
     for method in [Method::GET, Method::POST] {
         let (client, seen) = serve(&[Reply::Silence, DONE]);

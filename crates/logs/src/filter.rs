@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_no_more_text_than_allowed_and_no_hole() {
+    fn a_response_has_no_more_text_than_allowed_and_no_hole() {
         let large = "x".repeat(MAX_BYTES / 2);
         let lines = [
             line(3, &large),

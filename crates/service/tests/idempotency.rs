@@ -22,17 +22,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 on_both_backends! {
-    the_same_request_gets_the_stored_answer
+    the_same_request_gets_the_stored_response
     a_different_request_is_refused
     what_is_in_flight_is_not_repeated
     fifty_at_once_run_once
-    only_final_answers_are_kept
-    an_answer_is_kept_for_a_day
+    only_final_responses_are_kept
+    a_response_is_kept_for_a_day
     a_dropped_ticket_lets_the_repeat_run
     a_dead_process_blocks_until_its_lease_is_out
     a_long_request_keeps_its_lease
-    who_lost_the_lease_does_not_overwrite_the_answer
-    a_large_answer_is_not_kept
+    who_lost_the_lease_does_not_overwrite_the_response
+    a_large_response_is_not_kept
     chores_release_dropped_tickets_and_end_when_told
 }
 
@@ -74,7 +74,7 @@ async fn outcome(requests: &Idempotency, request: KeyedRequest<'_>) -> String {
     }
 }
 
-async fn the_same_request_gets_the_stored_answer(at: &Installation) {
+async fn the_same_request_gets_the_stored_response(at: &Installation) {
     fresh(&at.services.idempotency)
         .await
         .finish(response(201))
@@ -180,7 +180,7 @@ async fn fifty_at_once_run_once(at: &Installation) {
     assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "201");
 }
 
-async fn only_final_answers_are_kept(at: &Installation) {
+async fn only_final_responses_are_kept(at: &Installation) {
     for status in [400, 401, 403, 404, 412, 422, 429, 500, 503, 304] {
         fresh(&at.services.idempotency)
             .await
@@ -196,7 +196,7 @@ async fn only_final_answers_are_kept(at: &Installation) {
     assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "204");
 }
 
-async fn an_answer_is_kept_for_a_day(at: &Installation) {
+async fn a_response_is_kept_for_a_day(at: &Installation) {
     fresh(&at.services.idempotency)
         .await
         .finish(response(200))
@@ -264,7 +264,7 @@ async fn a_long_request_keeps_its_lease(at: &Installation) {
     assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "200");
 }
 
-async fn who_lost_the_lease_does_not_overwrite_the_answer(at: &Installation) {
+async fn who_lost_the_lease_does_not_overwrite_the_response(at: &Installation) {
     let slow = fresh(&at.services.idempotency).await;
     at.core.clock.advance(Duration::from_mins(1));
     let quick = fresh(&at.services.idempotency).await;
@@ -277,7 +277,7 @@ async fn who_lost_the_lease_does_not_overwrite_the_answer(at: &Installation) {
     assert_eq!(outcome(&at.services.idempotency, REQUEST).await, "200");
 }
 
-async fn a_large_answer_is_not_kept(at: &Installation) {
+async fn a_large_response_is_not_kept(at: &Installation) {
     let large = |length| StoredResponse {
         body: vec![b'x'; length],
         ..response(200)

@@ -32,7 +32,7 @@ const RIGHT: &str = "correct horse";
 
 on_both_backends! {
     the_right_password_makes_a_token_that_works
-    wrong_unknown_and_disabled_answer_alike
+    wrong_unknown_and_disabled_look_alike
     two_hundred_guesses_at_once_get_ten_tries
     an_unknown_account_has_the_same_limit
     the_wait_doubles_and_ends
@@ -106,7 +106,7 @@ async fn the_right_password_makes_a_token_that_works(at: &Installation) {
     );
 }
 
-async fn wrong_unknown_and_disabled_answer_alike(at: &Installation) {
+async fn wrong_unknown_and_disabled_look_alike(at: &Installation) {
     at.person_with("ada", Some(RIGHT)).await;
     at.person_with("bob", Some(RIGHT)).await;
     at.person("tokens-only").await;

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "shows a key")]
-    fn a_key_in_another_answer_is_noticed() {
+    fn a_key_in_another_response_is_noticed() {
         let body = format!(r#"{{"token":"{}"}}"#, token());
         Secrets::default().inspect(&Method::GET, "/v1/projects", body.as_bytes());
     }

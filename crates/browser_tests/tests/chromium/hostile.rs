@@ -255,7 +255,7 @@ fn encode(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_models_answer_stays_text() {
+async fn what_models_return_stays_text() {
     let app = TestApp::start(Backend::Sqlite).await;
     let furnished = furnish(&app, "Summer sale").await;
     let upstream = MockUpstream::with_script(|_, request| answer(request)).await;

@@ -8,7 +8,7 @@ use crate::sources::{Tree, depth, extension_of};
 use std::collections::HashSet;
 
 /// How much of a manifest or of a configuration is looked at.
-const MAX_GLANCE_BYTES: usize = 64 * 1024;
+const MAX_PREFIX_BYTES: usize = 64 * 1024;
 /// How much of a list of Python's packages is looked at: with hashes, a hundred packages have some 300 KB.
 const MAX_LIST_BYTES: usize = 1024 * 1024;
 /// Where Python's dependencies are listed.
@@ -101,7 +101,7 @@ impl<'f, 's> Facts<'f, 's> {
         let package = text.and_then(|text| Package::parse(&text).ok());
         let mut python = HashSet::new();
         for list in PYTHON_LISTS {
-            let text = tree.glance(list, MAX_LIST_BYTES)?.unwrap_or_default();
+            let text = tree.read_prefix(list, MAX_LIST_BYTES)?.unwrap_or_default();
             // `a==1`, `"a>=1"`, `a = "^1"`; a comment names nothing.
             for line in text
                 .lines()
@@ -149,13 +149,13 @@ impl<'f, 's> Facts<'f, 's> {
             Sign::BuildsWith(text) => script("build").is_none_or(|script| script.contains(text)),
             Sign::Says(files, field, value) => match self.tree.first(files) {
                 Some(file) => {
-                    let code = self.tree.glance(file, MAX_GLANCE_BYTES)?;
+                    let code = self.tree.read_prefix(file, MAX_PREFIX_BYTES)?;
                     code.is_some_and(|code| says(&code, field, value))
                 }
                 None => false,
             },
             Sign::Text(file, text) => {
-                let found = self.tree.glance(file, MAX_GLANCE_BYTES)?;
+                let found = self.tree.read_prefix(file, MAX_PREFIX_BYTES)?;
                 found.is_some_and(|found| found.contains(text))
             }
             Sign::Python(name) => self.python.contains(name),

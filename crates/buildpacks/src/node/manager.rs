@@ -241,7 +241,7 @@ fn from_lock(
     let Some(lock) = lock else {
         return Ok((kind, None));
     };
-    let start = tree.glance(lock, 1024)?.unwrap_or_default();
+    let start = tree.read_prefix(lock, 1024)?.unwrap_or_default();
     let number = |key: &str| {
         let line = start.lines().find_map(|line| line.trim().strip_prefix(key));
         Version::parse(line?.trim().trim_matches(['\'', '"']))
@@ -271,7 +271,7 @@ fn from_lock(
 }
 
 fn has_settings_only(tree: &Tree<'_>) -> Result<bool> {
-    let workspace = tree.glance("pnpm-workspace.yaml", 64 * 1024)?;
+    let workspace = tree.read_prefix("pnpm-workspace.yaml", 64 * 1024)?;
     let packages = |text: &str| text.lines().any(|line| line.starts_with("packages:"));
     Ok(workspace.is_some_and(|text| !packages(&text)))
 }

@@ -25,7 +25,7 @@ impl Project {
         server: &Server,
         use_script: bool,
     ) -> Result<Option<Started>> {
-        if let Some(command) = context.said_start()? {
+        if let Some(command) = context.explicit_start()? {
             let script = self.package.script("start").unwrap_or_default();
             let line = format!("{script} {}", command.shown());
             return Ok(Some(Started {

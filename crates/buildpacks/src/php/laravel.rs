@@ -38,7 +38,7 @@ pub(crate) fn laravel(context: &mut BuildContext<'_>) -> Result<OutputKind> {
             "must require laravel/framework, beside a file `artisan`; else choose the platform php";
         return Err(refused(FILE, advice));
     }
-    let start = match context.said_start()? {
+    let start = match context.explicit_start()? {
         Some(command) => command,
         None => start(context)?,
     };

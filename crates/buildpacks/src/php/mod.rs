@@ -164,7 +164,7 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
     let project = Project::open(context, "php")?;
     let root = document_root(context)?;
     let start = context
-        .said_start()?
+        .explicit_start()?
         .unwrap_or_else(|| Command::words(&["apache2-foreground"]));
     project.begin(context, &["mysqli", "opcache", "pdo_mysql"])?;
     let builds = project.composer.is_some() || context.settings.build_command()?.is_some();

@@ -1,7 +1,7 @@
 //! Platform `python`: whatever starts with Python.
 
 use super::code::{Offer, module_of, offer};
-use super::{Project, Shape, Start};
+use super::{AppLayout, Project, Start};
 use crate::command::Command;
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
@@ -23,15 +23,15 @@ const MAINS: [&str; 7] = [
 /// Platform `python`.
 pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
     let project = Project::open(context, "python")?;
-    if let Some(command) = context.said_start()? {
-        return project.write(context, Start::said(command), &Shape::default());
+    if let Some(command) = context.explicit_start()? {
+        return project.write(context, Start::explicit(command), &AppLayout::default());
     }
     // Lists with all that is installed name Django and Flask for what others need of them.
     let is_other = context
         .found
         .is_some_and(|found| matches!(found.variant.output, Output::Python(_)));
     if is_other && let Some(start) = known_start(context, &project)? {
-        return project.write(context, start, &Shape::default());
+        return project.write(context, start, &AppLayout::default());
     }
     if project.manifest.has("django") && context.tree.has("manage.py") {
         context.note("this is a Django project");
@@ -45,7 +45,7 @@ pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
         Some(start) => start,
         None => main_file(context)?,
     };
-    project.write(context, start, &Shape::default())
+    project.write(context, start, &AppLayout::default())
 }
 
 /// What starts the first framework of the table that has one of its usual files.
@@ -83,7 +83,7 @@ fn framework_start(
 ) -> Result<Option<Start>> {
     for file in known.files {
         let word = if known.makers.is_empty() {
-            let code = context.tree.glance(file, MAX_SCANNED_BYTES)?;
+            let code = context.tree.read_prefix(file, MAX_SCANNED_BYTES)?;
             code.filter(|code| code.contains(package))
                 .map(|_| (*file).to_owned())
         } else {

@@ -50,7 +50,7 @@ pub(super) enum Offer {
 
 /// Looks for an app that is made by one of these calls, or by a function that is known to make one.
 pub(super) fn offer(tree: &Tree<'_>, file: &str, calls: &[&str]) -> Result<Option<Offer>> {
-    let Some(code) = tree.glance(file, MAX_SCANNED_BYTES)? else {
+    let Some(code) = tree.read_prefix(file, MAX_SCANNED_BYTES)? else {
         return Ok(None);
     };
     let made = |line: &str| {

@@ -1,7 +1,7 @@
 //! Platform `django`.
 
 use super::code::{is_module, module_of, quoted_after};
-use super::{Project, Shape, Start};
+use super::{AppLayout, Project, Start};
 use crate::command::Command;
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
@@ -24,8 +24,8 @@ pub(crate) fn django(context: &mut BuildContext<'_>) -> Result<OutputKind> {
 pub(super) fn write(context: &mut BuildContext<'_>, project: &Project) -> Result<OutputKind> {
     context.ignored.extend(["**/*.log", "**/local_settings.py"]);
     let site = Site::find(context)?;
-    let start = match context.said_start()? {
-        Some(command) => Start::said(command),
+    let start = match context.explicit_start()? {
+        Some(command) => Start::explicit(command),
         None => site.start(context, project)?,
     };
     let chosen = chosen_settings(context, &site.folder)?;
@@ -33,25 +33,25 @@ pub(super) fn write(context: &mut BuildContext<'_>, project: &Project) -> Result
     if collects && !project.manifest.has("whitenoise") {
         context.note("static files are collected, but nothing in the dependencies serves them; add whitenoise");
     }
-    let mut shape = Shape {
+    let mut layout = AppLayout {
         folder: site.folder,
         settings: chosen,
-        ..Shape::default()
+        ..AppLayout::default()
     };
     if context.settings.flag("geospatial")? == Some(true) {
-        shape
+        layout
             .packages
             .extend(["binutils", "gdal-bin", "libproj-dev"]);
     }
     if context.settings.flag("compileMessages")? == Some(true) {
-        shape.tools.push("gettext");
-        shape.steps.push("python3 manage.py compilemessages");
+        layout.tools.push("gettext");
+        layout.steps.push("python3 manage.py compilemessages");
     }
     if collects {
         context.note("static files are collected during the build");
-        shape.steps.push(COLLECT);
+        layout.steps.push(COLLECT);
     }
-    project.write(context, start, &shape)
+    project.write(context, start, &layout)
 }
 
 /// The settings that the user chose: a module, or the path of its file.
@@ -205,7 +205,7 @@ impl Site {
         for file in files {
             let code = context
                 .tree
-                .glance(&self.path(&file), 256 * 1024)?
+                .read_prefix(&self.path(&file), 256 * 1024)?
                 .unwrap_or_default();
             let says = |line: &str| {
                 line.trim_start().starts_with("STATIC_ROOT")

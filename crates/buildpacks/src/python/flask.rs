@@ -1,7 +1,7 @@
 //! Platform `flask`.
 
 use super::code::{Offer, is_module, module_of, offer};
-use super::{Project, Shape, Start};
+use super::{AppLayout, Project, Start};
 use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
 use crate::sources::depth;
@@ -31,13 +31,13 @@ pub(crate) fn flask(context: &mut BuildContext<'_>) -> Result<OutputKind> {
 /// Writes a Flask project.
 pub(super) fn write(context: &mut BuildContext<'_>, project: &Project) -> Result<OutputKind> {
     context.ignored.extend(["instance", ".webassets-cache"]);
-    let start = if let Some(command) = context.said_start()? {
-        Start::said(command)
+    let start = if let Some(command) = context.explicit_start()? {
+        Start::explicit(command)
     } else {
         let module = module(context)?;
         Start::gunicorn(context, ".", &module, None)
     };
-    project.write(context, start, &Shape::default())
+    project.write(context, start, &AppLayout::default())
 }
 
 /// What Gunicorn is told to serve: `module:app`.

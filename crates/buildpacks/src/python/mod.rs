@@ -84,7 +84,7 @@ struct Project {
 }
 
 /// What is special about an app.
-struct Shape {
+struct AppLayout {
     /// The folder in which it is built and started.
     folder: String,
     /// Packages of Debian that it needs.
@@ -97,7 +97,7 @@ struct Shape {
     settings: Option<String>,
 }
 
-impl Default for Shape {
+impl Default for AppLayout {
     fn default() -> Self {
         Self {
             folder: ".".to_owned(),
@@ -116,7 +116,7 @@ struct Start {
 }
 
 impl Start {
-    fn said(command: Command) -> Self {
+    fn explicit(command: Command) -> Self {
         let needs = command
             .argv()
             .iter()
@@ -204,17 +204,17 @@ impl Project {
         &self,
         context: &mut BuildContext<'_>,
         start: Start,
-        shape: &Shape,
+        layout: &AppLayout,
     ) -> Result<OutputKind> {
         let installs =
             self.manifest.tool != Tool::Nothing || context.settings.install_command()?.is_some();
-        let builds = !shape.steps.is_empty() || context.settings.build_command()?.is_some();
+        let builds = !layout.steps.is_empty() || context.settings.build_command()?.is_some();
         if installs || builds {
-            self.write_build(context, &start, shape, installs)?;
+            self.write_build(context, &start, layout, installs)?;
         }
         context.file.last_stage(&self.image);
         let mut packages = self.system(false);
-        packages.extend(&shape.packages);
+        packages.extend(&layout.packages);
         context.begin_run(&packages)?;
         context.file.env("PYTHONUNBUFFERED", "1");
         if installs {
@@ -224,7 +224,7 @@ impl Project {
         if context.tree.paths().any(is_below_src) {
             context.file.env("PYTHONPATH", "/app/src");
         }
-        if let Some(settings) = &shape.settings {
+        if let Some(settings) = &layout.settings {
             context.file.env_word("DJANGO_SETTINGS_MODULE", settings);
         }
         if installs || builds {
@@ -232,8 +232,8 @@ impl Project {
         } else {
             context.file.copy_all_owned();
         }
-        if shape.folder != "." {
-            context.file.workdir(&shape.folder)?;
+        if layout.folder != "." {
+            context.file.workdir(&layout.folder)?;
         }
         Ok(OutputKind::Runs(start.command))
     }
@@ -242,12 +242,12 @@ impl Project {
         &self,
         context: &mut BuildContext<'_>,
         start: &Start,
-        shape: &Shape,
+        layout: &AppLayout,
         installs: bool,
     ) -> Result<()> {
         let mut packages = self.system(true);
-        packages.extend(&shape.packages);
-        packages.extend(&shape.tools);
+        packages.extend(&layout.packages);
+        packages.extend(&layout.tools);
         context.begin_build(&self.image, &packages)?;
         if installs {
             // Packages of the base image count, so that one can have the large ones ready.
@@ -270,16 +270,16 @@ impl Project {
         if !self.installs_with_all_files(context)? {
             context.file.copy_all();
         }
-        if shape.folder != "." {
-            context.file.workdir(&shape.folder)?;
+        if layout.folder != "." {
+            context.file.workdir(&layout.folder)?;
         }
-        if let Some(settings) = &shape.settings {
+        if let Some(settings) = &layout.settings {
             context.file.env_word("DJANGO_SETTINGS_MODULE", settings);
         }
         if let Some(command) = context.settings.build_command()? {
             context.file.run_command(&command);
         }
-        for step in &shape.steps {
+        for step in &layout.steps {
             context.file.script(step);
         }
         Ok(())

@@ -79,7 +79,7 @@ pub async fn run(args: &ChatArgs, session: &Session<'_>) -> anyhow::Result<()> {
     if !is_streamed {
         return session.output.document(&request.json::<Value>().await?);
     }
-    print_answer(request.send().await?).await
+    print_response(request.send().await?).await
 }
 
 /// Only a name is looked up, with the login of an account: a key reads no workspaces.
@@ -107,7 +107,7 @@ fn messages(args: &ChatArgs) -> Result<Vec<Value>> {
 }
 
 /// Prints the pieces of an answer as they come; control sequences in them are removed, also across pieces.
-async fn print_answer(response: reqwest::Response) -> anyhow::Result<()> {
+async fn print_response(response: reqwest::Response) -> anyhow::Result<()> {
     let url = response.url().to_string();
     let mut stream = EventStream::new(response).idle_timeout(IDLE_TIMEOUT);
     let mut neutralizer = Neutralizer::default();

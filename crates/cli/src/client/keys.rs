@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_not_sent() {
+    fn what_is_not_given_is_not_sent() {
         let empty = KeySettings {
             workspaces: Vec::new(),
             models: Vec::new(),

@@ -187,7 +187,7 @@ fn a_setting_for_something_that_does_not_exist_yet_is_refused() {
 }
 
 #[test]
-fn a_database_that_does_not_answer_is_named_without_its_password() {
+fn an_unresponsive_database_is_named_without_its_password() {
     let home = Home::new().with(
         "ESTRADE_DATABASE_URL",
         "postgres://estrade:hunter2@127.0.0.1:1/estrade",

@@ -9,7 +9,7 @@ on_both_backends! {
     a_roll_back_never_passes_for_what_was_live_in_between;
     of_two_releases_in_one_second_none_passes_for_the_other;
     parts_of_a_file;
-    several_parts_in_one_answer;
+    several_parts_in_one_response;
     a_part_is_sent_only_of_the_version_that_was_begun;
 }
 
@@ -111,7 +111,7 @@ async fn parts_of_a_file(app: &TestApp) {
     );
 }
 
-async fn several_parts_in_one_answer(app: &TestApp) {
+async fn several_parts_in_one_response(app: &TestApp) {
     let (_, mut visitor) = site(app, "my-site", &[("a.txt", "0123456789")]).await;
     let page = visitor
         .get_with("/a.txt", &[("range", "bytes=0-1, 8-9")])

@@ -12,7 +12,7 @@ async fn app_with_site() -> (TestApp, EdgeClient) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_come_together_are_answered_in_order() {
+async fn pipelined_requests_get_responses_in_order() {
     let (app, mut visitor) = app_with_site().await;
     let one = "GET /a.txt HTTP/1.1\r\nHost: my-site.localhost\r\n\r\n";
     let two = "GET / HTTP/1.1\r\nHost: my-site.localhost\r\n\r\n";

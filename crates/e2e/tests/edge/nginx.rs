@@ -381,7 +381,7 @@ fn compared(page: &Page) -> Compared {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_agree_with_nginx() {
+async fn responses_agree_with_nginx() {
     let app = TestApp::start(Backend::Sqlite).await;
     let ada = app.new_account("ada").await;
     new_project(&ada, "same").await;

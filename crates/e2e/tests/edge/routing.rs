@@ -15,7 +15,7 @@ on_both_backends! {
     a_failed_release_leaves_the_live_one_alone;
     sources_that_are_a_site_need_no_engine;
     the_url_of_a_project_leads_to_it;
-    probes_are_answered_for_hosts_of_nobody;
+    probes_get_responses_for_unknown_hosts;
     a_project_that_cannot_be_read_does_not_hide_others;
     without_its_default_subdomain_only_custom_domains_lead_to_it with private;
 }
@@ -195,7 +195,7 @@ async fn the_url_of_a_project_leads_to_it(app: &TestApp) {
     assert_eq!(listed.field("/projects/0/url"), url);
 }
 
-async fn probes_are_answered_for_hosts_of_nobody(app: &TestApp) {
+async fn probes_get_responses_for_unknown_hosts(app: &TestApp) {
     let mut visitor = EdgeClient::connect(app.edge(), &app.edge().to_string()).await;
     for path in ["/healthz", "/readyz"] {
         let page = visitor.get(path).await;

@@ -16,7 +16,7 @@ on_both_backends! {
     nothing_outside_the_site_can_be_reached;
     only_get_and_head_are_for_files;
     the_nearest_page_says_not_found;
-    an_application_answers_for_its_own_routes;
+    an_application_responds_for_its_own_routes;
     clean_urls_can_be_switched_off;
     files_of_all_sizes_come_back_byte_for_byte;
     compressed_variants_are_sent_to_who_takes_them;
@@ -233,7 +233,7 @@ async fn the_nearest_page_says_not_found(app: &TestApp) {
     }
 }
 
-async fn an_application_answers_for_its_own_routes(app: &TestApp) {
+async fn an_application_responds_for_its_own_routes(app: &TestApp) {
     let ada = app.new_account("ada").await;
     new_project(&ada, "my-app").await;
     let body = json!({

@@ -5,10 +5,10 @@ use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::{Value, json};
 
 on_both_backends! {
-    every_documented_path_is_served_and_says_what_it_answers;
+    every_documented_path_is_served_and_says_what_it_returns;
 }
 
-async fn every_documented_path_is_served_and_says_what_it_answers(app: &TestApp) {
+async fn every_documented_path_is_served_and_says_what_it_returns(app: &TestApp) {
     let ada = app.new_account("ada").await.ai();
     let (_, key) = key(&ada, "some").await;
     let workspace = workspace(&ada).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 on_both_backends! {
-    what_was_answered_is_in_force_for_the_next_request;
+    what_was_acknowledged_is_in_force_for_the_next_request;
     keys_end_by_rotation_deletion_and_time;
     a_key_opens_its_workspaces_and_models_only;
 }
@@ -74,7 +74,7 @@ impl Crowd {
     }
 }
 
-async fn what_was_answered_is_in_force_for_the_next_request(app: &TestApp) {
+async fn what_was_acknowledged_is_in_force_for_the_next_request(app: &TestApp) {
     let ada = app.new_account("ada").await.ai();
     let (id, key) = key(&ada, "ci-bot").await;
     let path = format!("/v1/keys/{id}");

@@ -9,14 +9,14 @@ use serde_json::json;
 use std::time::Duration;
 
 on_both_backends! {
-    a_rate_is_said_in_headers_and_body;
+    a_rate_is_reported_in_headers_and_body;
     a_workspace_limits_all_its_keys;
-    a_budget_is_said_in_headers_and_body;
-    every_answer_leads_to_its_record;
+    a_budget_is_reported_in_headers_and_body;
+    every_response_leads_to_its_record;
     models_are_listed_by_credential;
 }
 
-async fn a_rate_is_said_in_headers_and_body(app: &TestApp) {
+async fn a_rate_is_reported_in_headers_and_body(app: &TestApp) {
     let ada = app.new_account("ada").await.ai();
     let (id, key) = key_with(&ada, "slow", json!({"rpm": 2})).await;
     for left in ["1", "0"] {
@@ -101,7 +101,7 @@ async fn a_workspace_limits_all_its_keys(app: &TestApp) {
     say(app, &one).await.assert(200);
 }
 
-async fn a_budget_is_said_in_headers_and_body(app: &TestApp) {
+async fn a_budget_is_reported_in_headers_and_body(app: &TestApp) {
     let upstream = MockUpstream::new(|_| answer_json(200, &chat_response(1))).await;
     provide(app, &upstream).await;
     let ada = app.new_account("ada").await.ai();
@@ -151,7 +151,7 @@ async fn a_budget_is_said_in_headers_and_body(app: &TestApp) {
     assert_eq!(upstream.count(), 6);
 }
 
-async fn every_answer_leads_to_its_record(app: &TestApp) {
+async fn every_response_leads_to_its_record(app: &TestApp) {
     let upstream = MockUpstream::with_script(|_, asked| {
         if asked.body.contains(r#""stream":true"#) {
             vec![stream_head(), event("a"), usage_event(3, 2), done()]

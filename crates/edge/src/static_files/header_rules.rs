@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_headers_cannot_make_answers_endless() {
+    fn a_file_of_headers_cannot_make_responses_endless() {
         let names: Vec<_> = (0..60_000).map(|number| format!("x{number}:")).collect();
         let rules = HeaderRules::parse(&format!("/*\n{}", names.join("\n")));
         let mut headers = HeaderMap::new();

@@ -224,7 +224,7 @@ async fn what_is_too_long_is_refused_before_it_is_read_or_while() {
 }
 
 #[tokio::test]
-async fn what_becomes_too_long_while_it_is_answered_breaks_off() {
+async fn what_becomes_too_long_while_it_is_relayed_breaks_off() {
     let stage = Stage::start_with(|setup| setup.edge.proxy.body_bytes = 1000).await;
     let app = App::echo().await;
     stage.serve(&[app.address]).await;

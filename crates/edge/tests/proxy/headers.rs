@@ -165,7 +165,7 @@ async fn headers_of_one_connection_do_not_reach_the_other() {
 }
 
 #[tokio::test]
-async fn answers_without_a_body_keep_their_length_and_the_connection() {
+async fn responses_without_a_body_keep_their_length_and_the_connection() {
     let stage = Stage::start().await;
     let app = MockUpstream::with_script(|_, asked| {
         vec![send(if asked.head.starts_with("HEAD") {

@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_answers_are_paid_for_as_are_generated() {
+    fn as_many_choices_are_paid_for_as_are_generated() {
         let n = |more: &str| {
             let text = format!(r#"{{"model":"a"{more}}}"#);
             parse_request_fields(text.as_bytes(), false).unwrap().n

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_counted_without_the_rest() {
+    fn content_is_counted_without_the_rest() {
         let mut template = EventTemplate::default();
         assert_eq!(template.match_event(b"data: {}"), None);
         assert!(!template.is_known());

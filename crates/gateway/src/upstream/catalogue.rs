@@ -297,7 +297,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_bad_base_url_is_said_in_a_sentence() {
+    fn a_bad_base_url_is_explained_in_a_sentence() {
         for bad in [
             "",
             "ftp://x/v1",

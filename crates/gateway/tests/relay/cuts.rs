@@ -292,7 +292,7 @@ async fn a_key_that_comes_in_pieces_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_stream_may_end_with_its_connection_if_it_said_so() {
+async fn a_stream_may_end_with_its_connection_if_its_head_allows_it() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
     let ends = [
         "data: [DONE]\n\n",

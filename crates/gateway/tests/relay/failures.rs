@@ -174,7 +174,7 @@ async fn a_provider_that_repeats_its_key_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_provider_that_has_answered_with_its_key_is_not_asked_again() {
+async fn a_provider_that_has_responded_with_its_key_is_not_called_again() {
     let provider = MockUpstream::new(|_| {
         vec![send(format!(
             "HTTP/1.1 200 OK\r\ncontent-language: {SECRET}\r\ncontent-length: 2\r\n\r\n{{}}"
@@ -191,7 +191,7 @@ async fn a_provider_that_has_answered_with_its_key_is_not_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn interim_answers_without_end_do_not_stop_the_clock() {
+async fn endless_interim_responses_do_not_stop_the_clock() {
     let provider = MockUpstream::new(|_| {
         let interim = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(4000);
         vec![Action::Flood(interim, u64::MAX)]

@@ -93,7 +93,7 @@ async fn answering() -> (MockUpstream, TestGateway) {
 }
 
 #[tokio::test]
-async fn requests_on_one_connection_are_answered_in_order_however_they_come() {
+async fn requests_on_one_connection_get_responses_in_order_however_they_come() {
     let (provider, gateway) = answering().await;
     let one = gateway.caller().raw_chat(&chat(""));
     let unknown = one.replace("Bearer good", "Bearer nobody");
@@ -164,7 +164,7 @@ async fn what_comes_while_a_response_flows_is_kept() {
 }
 
 #[tokio::test]
-async fn who_closes_only_the_sending_side_gets_its_answers() {
+async fn who_closes_only_the_sending_side_gets_its_responses() {
     let provider = MockUpstream::with_script(|_, asked| {
         let pause = || Action::Sleep(Duration::from_millis(60));
         if asked.body.contains(STREAM) {
@@ -307,7 +307,7 @@ async fn lengths_that_others_may_read_otherwise_are_refused() {
 }
 
 #[tokio::test]
-async fn one_length_that_is_said_twice_counts_once() {
+async fn one_length_that_is_sent_twice_counts_once() {
     let (provider, gateway) = answering().await;
     let body = chat("");
     let length = format!("content-length: {}\r\n", body.len());

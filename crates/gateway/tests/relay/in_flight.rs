@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 const STREAM: &str = r#","stream":true"#;
 
 #[tokio::test]
-async fn a_call_that_goes_out_again_is_under_way_again() {
+async fn a_call_that_goes_out_again_is_in_flight_again() {
     let (busy, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (wait, more) = (Arc::clone(&busy), Arc::clone(&go));
     let provider = MockUpstream::new(move |number| {
@@ -54,7 +54,7 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
 }
 
 #[tokio::test]
-async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
+async fn a_call_is_in_flight_no_longer_when_its_caller_has_left() {
     let provider = MockUpstream::new(|number| match number {
         0 => vec![Action::AwaitClose],
         _ => vec![stream_head(), event("a"), Action::AwaitClose],

@@ -18,7 +18,7 @@ fn rates(rpm: u32, tpm: u32) -> RateLimits {
 }
 
 #[tokio::test]
-async fn requests_per_minute_are_counted_and_said() {
+async fn requests_per_minute_are_counted_and_reported() {
     let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.add_key("slow", |key, _| key.rates = rates(2, 0));
@@ -97,7 +97,7 @@ async fn tokens_per_minute_are_settled_with_what_was_used() {
 }
 
 #[tokio::test]
-async fn a_spent_budget_is_said_with_its_amount_and_reset() {
+async fn a_spent_budget_is_reported_with_its_amount_and_reset() {
     let provider = MockUpstream::new(|_| json(200, &chat_response(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.add_key("poor", |key, _| key.rates = rates(1, 0));

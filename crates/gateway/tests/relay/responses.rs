@@ -217,7 +217,7 @@ async fn a_question_that_got_an_interim_response_is_not_sent_again_unasked() {
 }
 
 #[tokio::test]
-async fn answers_in_chunks_and_until_the_end_are_whole() {
+async fn responses_in_chunks_and_until_the_end_are_whole() {
     let provider = MockUpstream::new(|number| {
         let body = chat_response(5, 6);
         let (one, two) = body.split_at(70);
@@ -380,7 +380,7 @@ async fn what_is_no_whole_object_or_has_an_error_is_not_kept() {
 }
 
 #[tokio::test]
-async fn the_built_in_model_answers_without_a_provider() {
+async fn the_built_in_model_responds_without_a_provider() {
     let gateway = TestGateway::new(&[]).await;
     let body = r#"{"model":"estrade/echo","messages":[{"role":"user","content":"moin"}]}"#;
     let response = gateway.caller().chat(body).await;

@@ -129,7 +129,7 @@ async fn events_that_are_alike_arrive_wherever_what_was_sent_is_split() {
 }
 
 #[tokio::test]
-async fn what_is_said_in_events_that_are_alike_is_known_before_the_end() {
+async fn the_content_of_similar_events_is_known_before_the_end() {
     let go = Arc::new(Notify::new());
     let wait = Arc::clone(&go);
     let (raw, text) = alike(8);

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_large_answers_that_are_no_stream_are_compressed() {
+    async fn only_large_responses_that_are_no_stream_are_compressed() {
         let json = "application/json";
         assert_eq!(encoding(json, 2000, "gzip").await.unwrap(), "gzip");
         assert_eq!(encoding(json, 2000, "gzip, zstd").await.unwrap(), "zstd");

@@ -56,7 +56,7 @@ async fn a_line_that_ends_with_a_bare_lf_is_refused() {
 }
 
 #[tokio::test]
-async fn a_listener_answers_to_the_hosts_that_it_was_told() {
+async fn a_listener_responds_to_its_configured_hosts() {
     let options = ListenerOptions {
         allowed_hosts: Some(std::iter::once("cloud.test".to_owned()).collect()),
         ..ListenerOptions::default()

@@ -58,7 +58,7 @@ async fn every_response_has_an_id_and_careful_headers() {
 }
 
 #[tokio::test]
-async fn answers_are_compressed_only_for_who_asks() {
+async fn responses_are_compressed_only_for_who_asks() {
     let server = Server::start().await;
     assert_eq!(
         header(&server.get("/large").await, "content-length"),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 on_both_backends! {
-    a_stranger_gets_the_answer_for_what_does_not_exist
+    a_stranger_gets_the_response_for_what_does_not_exist
     lists_hold_only_ones_own
     a_network_of_another_cannot_be_joined
 }
@@ -114,7 +114,7 @@ async fn attempts(
     ]
 }
 
-async fn a_stranger_gets_the_answer_for_what_does_not_exist(at: &Installation) {
+async fn a_stranger_gets_the_response_for_what_does_not_exist(at: &Installation) {
     let (core, ada, bob) = (&at.core, owner(at, "ada").await, owner(at, "bob").await);
     let project = create(core, &ada, "shop").await;
     let worker = RunningWorker::start(core);

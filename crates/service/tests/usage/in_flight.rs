@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 on_both_backends! {
-    what_a_killed_server_had_under_way_is_closed_at_what_it_took
-    what_has_ended_is_under_way_no_longer
+    what_a_killed_server_had_in_flight_is_closed_at_what_it_took
+    what_has_ended_is_in_flight_no_longer
     many_are_closed_too_and_only_once
 }
 
@@ -79,7 +79,7 @@ async fn a_while() {
     sleep(Duration::from_millis(400)).await;
 }
 
-async fn what_a_killed_server_had_under_way_is_closed_at_what_it_took(at: &Installation) {
+async fn what_a_killed_server_had_in_flight_is_closed_at_what_it_took(at: &Installation) {
     let (who, place) = (CallSource::new(), TempDir::new().unwrap());
     let (node, relay) = start(at, place.path()).await;
     let ids = [id(), id(), id()];
@@ -117,7 +117,7 @@ async fn until_closed(at: &Installation, count: i64) {
     .await;
 }
 
-async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
+async fn what_has_ended_is_in_flight_no_longer(at: &Installation) {
     let (who, place) = (CallSource::new(), TempDir::new().unwrap());
     let (node, relay) = start(at, place.path()).await;
     let id = id();

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 on_both_backends! {
-    the_node_that_made_a_change_hears_of_it_before_the_answer
+    the_node_that_made_a_change_sees_it_before_the_commit_returns
     another_process_hears_of_a_change_in_time
     a_follower_starts_by_distrusting_what_was_read_before
     a_change_that_was_undone_is_not_heard_of
@@ -64,7 +64,7 @@ impl Follower {
     }
 }
 
-async fn the_node_that_made_a_change_hears_of_it_before_the_answer(fixture: &DatabaseFixture) {
+async fn the_node_that_made_a_change_sees_it_before_the_commit_returns(fixture: &DatabaseFixture) {
     let db = fixture.open().await;
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hooked = Arc::clone(&heard);

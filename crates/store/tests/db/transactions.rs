@@ -270,7 +270,7 @@ async fn allow_pages(db: &Db, sql: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_loses_nothing_that_was_answered_on_sqlite() {
+async fn a_full_disk_loses_nothing_that_was_acknowledged_on_sqlite() {
     let fixture = DatabaseFixture::on_sqlite();
     let db = fixture.open().await;
     allow_pages(&db, "PRAGMA max_page_count = 300").await;

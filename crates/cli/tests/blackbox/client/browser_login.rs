@@ -239,7 +239,7 @@ fn a_token_that_cannot_be_kept_is_revoked() {
 }
 
 #[test]
-fn a_login_that_nobody_answers_has_its_exit_code() {
+fn a_login_that_nobody_approves_has_its_exit_code() {
     let server = ScriptedServer::start(|request| match request.line.as_str() {
         line if line.starts_with("POST /v1/device/code ") => Reply::json(200, &started(2)),
         _ => refusal(400, "authorization_pending"),

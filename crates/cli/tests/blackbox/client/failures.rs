@@ -125,7 +125,7 @@ fn a_server_that_is_not_there_is_told_apart() {
 
 /// The pieces that came are printed; that it is not the whole answer is a failure.
 #[test]
-fn an_answer_that_breaks_off_is_a_failure() {
+fn a_response_that_breaks_off_is_a_failure() {
     let piece = |more: &str| {
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"Hal\"}}{more}}}]}}\n\n")
     };
@@ -159,7 +159,7 @@ fn an_answer_that_breaks_off_is_a_failure() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_says_why() {
+fn a_response_that_breaks_off_says_why() {
     let server = ScriptedServer::start(|_| Reply::CutOff);
     let home = crate::support::Home::new();
     let ran = super::client_command(&home, &["chat", "Hello"])

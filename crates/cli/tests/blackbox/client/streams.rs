@@ -83,7 +83,7 @@ fn a_response_that_breaks_off_is_asked_for_again() {
 }
 
 #[test]
-fn an_answer_and_a_build_log_cannot_steer_the_terminal() {
+fn model_output_and_a_build_log_cannot_steer_the_terminal() {
     let delta = |text: &str| {
         let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
         event.into_bytes()

@@ -61,7 +61,7 @@ fn call_on(client: &InferenceClient) -> (JoinSet<()>, Arc<Answered>) {
 ///
 /// A machine that stands still for longer than that, because others use its disk, may lose more: not
 /// in most rounds, and never more than [`STANDSTILL`].
-async fn keeps_what_it_answered(backend: Backend, settings: &str, window: Duration) {
+async fn keeps_what_it_acknowledged(backend: Backend, settings: &str, window: Duration) {
     let upstream = upstream().await;
     let fixture = InferenceFixture::new(backend, &upstream, settings).await;
     let mut server = fixture.start();
@@ -105,21 +105,21 @@ async fn keeps_what_it_answered(backend: Backend, settings: &str, window: Durati
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_usage_loses_nothing() {
     let strict = "usage = { durability = \"strict\" }";
-    keeps_what_it_answered(Backend::Sqlite, strict, Duration::ZERO).await;
+    keeps_what_it_acknowledged(Backend::Sqlite, strict, Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_usage_loses_nothing_on_postgres() {
     let strict = "usage = { durability = \"strict\" }";
-    keeps_what_it_answered(Backend::Postgres, strict, Duration::ZERO).await;
+    keeps_what_it_acknowledged(Backend::Postgres, strict, Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relaxed_usage_loses_a_tenth_of_a_second_at_most() {
-    keeps_what_it_answered(Backend::Sqlite, "", WINDOW).await;
+    keeps_what_it_acknowledged(Backend::Sqlite, "", WINDOW).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relaxed_usage_loses_a_tenth_of_a_second_at_most_on_postgres() {
-    keeps_what_it_answered(Backend::Postgres, "", WINDOW).await;
+    keeps_what_it_acknowledged(Backend::Postgres, "", WINDOW).await;
 }

@@ -338,7 +338,7 @@ fn bad_response(wish: &str) -> Option<Vec<Action>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upstream_that_answers_badly_is_said_to() {
+async fn an_upstream_with_a_bad_response_is_reported() {
     let upstream = upstream(bad_response).await;
     let fixture = InferenceFixture::new(Backend::Sqlite, &upstream, "").await;
     let server = fixture.start();
@@ -384,7 +384,7 @@ async fn an_upstream_that_answers_badly_is_said_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upstream_that_goes_wrong_in_its_answer_is_said_to() {
+async fn an_upstream_that_fails_in_its_response_is_reported() {
     let upstream = upstream(|wish| {
         let mut acts = vec![
             stream_head(),
@@ -432,7 +432,7 @@ async fn an_upstream_that_goes_wrong_in_its_answer_is_said_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
+async fn a_response_of_ten_gigabytes_passes_through_little_memory() {
     let length = 10 * 1024 * MIB;
     let upstream = upstream(move |wish| {
         let json_head = format!(

@@ -145,11 +145,11 @@ async fn loses_a_moment_at_most(backend: Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_under_way_lose_a_tenth_of_a_second_at_most() {
+async fn calls_in_flight_lose_a_tenth_of_a_second_at_most() {
     loses_a_moment_at_most(Backend::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_under_way_lose_a_tenth_of_a_second_at_most_on_postgres() {
+async fn calls_in_flight_lose_a_tenth_of_a_second_at_most_on_postgres() {
     loses_a_moment_at_most(Backend::Postgres).await;
 }

@@ -5,7 +5,7 @@ use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 
 on_both_backends! {
-    the_answer_is_a_message;
+    the_response_is_a_message;
     what_is_absent_stays_as_it_is;
     null_and_wrong_types_are_400;
     a_name_taken_by_another_key_is_409;
@@ -23,7 +23,7 @@ async fn read(user: &User, id: &str) -> Value {
         .json()
 }
 
-async fn the_answer_is_a_message(app: &TestApp) {
+async fn the_response_is_a_message(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let (id, _) = new_key(&ada, "ci-bot").await;
     for update in [

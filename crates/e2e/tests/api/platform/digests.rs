@@ -15,7 +15,7 @@ on_both_backends! {
     a_blob_is_checked_and_kept_once;
     a_bad_blob_leaves_nothing_behind with small_caps;
     a_large_blob_comes_in_pieces;
-    a_missing_file_is_no_final_answer;
+    a_missing_file_is_no_final_response;
     ten_thousand_files_can_be_missing;
     what_was_marked_is_kept_again;
     many_contents_come_at_once;
@@ -250,7 +250,7 @@ async fn a_large_blob_comes_in_pieces(app: &TestApp) {
     assert!(files["large.txt"] == large.as_bytes());
 }
 
-async fn a_missing_file_is_no_final_answer(app: &TestApp) {
+async fn a_missing_file_is_no_final_response(app: &TestApp) {
     let ada = app.new_account("ada").await;
     new_project(&ada, "shop").await;
     let body = json!({"files": [named("a", "one")]});

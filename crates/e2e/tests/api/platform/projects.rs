@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 on_both_backends! {
     the_list_has_the_fields_of_the_specification;
-    creating_answers_200_with_the_project;
+    creating_returns_200_with_the_project;
     name_platform_and_plan_are_required;
     the_plans_of_the_table_and_no_others;
     every_platform_and_no_other;
@@ -52,7 +52,7 @@ async fn the_list_has_the_fields_of_the_specification(app: &TestApp) {
     assert_eq!(project["isDeployed"], false);
 }
 
-async fn creating_answers_200_with_the_project(app: &TestApp) {
+async fn creating_returns_200_with_the_project(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let new = json!({
         "name": "shop", "platform": "node", "planID": "standard-1x", "bundlePlanID": "pro",

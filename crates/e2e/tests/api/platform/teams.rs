@@ -13,7 +13,7 @@ on_both_backends! {
     the_last_owner_stays;
     a_team_that_owns_something_stays;
     the_team_is_named_by_query_or_header;
-    a_team_that_is_not_yours_answers_like_one_that_does_not_exist;
+    a_team_that_is_not_yours_looks_like_one_that_does_not_exist;
     things_of_a_team_are_not_things_of_its_members;
 }
 
@@ -249,7 +249,7 @@ async fn the_team_is_named_by_query_or_header(app: &TestApp) {
     }
 }
 
-async fn a_team_that_is_not_yours_answers_like_one_that_does_not_exist(app: &TestApp) {
+async fn a_team_that_is_not_yours_looks_like_one_that_does_not_exist(app: &TestApp) {
     let (ada, eve) = (app.new_account("ada").await, app.new_account("eve").await);
     let team = app.new_team(&ada, "Shop").await;
     for (api, path) in [(Api::Platform, "/v1/projects"), (Api::Ai, "/v1/keys")] {

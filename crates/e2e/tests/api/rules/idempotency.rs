@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 on_both_backends! {
-    a_repeat_gets_the_stored_answer;
+    a_repeat_gets_the_stored_response;
     creating_a_release_is_repeatable_with_both_methods;
     another_request_with_the_same_key_is_422;
     a_key_belongs_to_a_credential_a_method_and_a_path;
@@ -43,7 +43,7 @@ fn assert_replayed(first: &ApiResponse, second: &ApiResponse) {
     }
 }
 
-async fn a_repeat_gets_the_stored_answer(app: &TestApp) {
+async fn a_repeat_gets_the_stored_response(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let team = app.new_team(&ada, "Shop").await;
     new_project(&ada, "existing").await;

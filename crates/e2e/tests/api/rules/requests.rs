@@ -7,15 +7,15 @@ use http::Method;
 use serde_json::Value;
 
 on_both_backends! {
-    every_answer_has_a_request_id;
+    every_response_has_a_request_id;
     a_trailing_slash_is_accepted_on_every_route;
-    head_answers_like_get_without_a_body;
-    odd_requests_get_an_answer;
-    a_long_answer_is_compressed_for_those_who_can_read_it;
+    head_responds_like_get_without_a_body;
+    odd_requests_get_a_response;
+    a_long_response_is_compressed_for_those_who_can_read_it;
     http_2_works_also_for_get_with_a_body;
 }
 
-async fn every_answer_has_a_request_id(app: &TestApp) {
+async fn every_response_has_a_request_id(app: &TestApp) {
     let ada = app.new_account("ada").await;
     for (api, path) in [
         (Api::Platform, "/v1/projects"),
@@ -75,7 +75,7 @@ async fn a_trailing_slash_is_accepted_on_every_route(app: &TestApp) {
     ada.get("/v1/projects//").await.refused(404, "not_found");
 }
 
-async fn head_answers_like_get_without_a_body(app: &TestApp) {
+async fn head_responds_like_get_without_a_body(app: &TestApp) {
     let ada = app.new_account("ada").await;
     new_project(&ada, "shop").await;
     for (api, path) in [
@@ -93,7 +93,7 @@ async fn head_answers_like_get_without_a_body(app: &TestApp) {
     }
 }
 
-async fn odd_requests_get_an_answer(app: &TestApp) {
+async fn odd_requests_get_a_response(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let token = ada.token();
     let with = |head: &str| {
@@ -131,7 +131,7 @@ async fn odd_requests_get_an_answer(app: &TestApp) {
     app.raw(Api::Platform, request).await.assert(200);
 }
 
-async fn a_long_answer_is_compressed_for_those_who_can_read_it(app: &TestApp) {
+async fn a_long_response_is_compressed_for_those_who_can_read_it(app: &TestApp) {
     use std::io::Read;
     let ada = app.new_account("ada").await;
     for i in 0..30 {

@@ -10,10 +10,10 @@ on_both_backends! {
     a_new_person_is_told_what_to_do;
     a_project_is_created_with_the_form;
     a_project_may_be_called_new;
-    what_is_wrong_is_said_beside_the_field;
+    what_is_wrong_is_shown_beside_the_field;
     the_list_goes_on_where_the_page_ended;
     requests_are_plotted_before_and_after_they_are_recorded;
-    a_time_to_respond_that_is_too_long_to_be_measured_is_not_said_to_be_the_bound;
+    a_time_to_respond_that_is_too_long_to_be_measured_is_not_shown_as_the_bound;
     a_viewer_sees_and_changes_nothing;
 }
 
@@ -72,7 +72,7 @@ async fn a_project_may_be_called_new(app: &TestApp) {
     ada.get("/panel/projects/new/settings").await.assert(200);
 }
 
-async fn what_is_wrong_is_said_beside_the_field(app: &TestApp) {
+async fn what_is_wrong_is_shown_beside_the_field(app: &TestApp) {
     let ada = Person::sign_in(app, "ada").await;
     new_project(&ada.user, "shop", "static").await;
     let send = async |name: &str, plan: &str| {
@@ -192,7 +192,7 @@ async fn requests_are_plotted_before_and_after_they_are_recorded(app: &TestApp) 
     ada.get("/panel/projects/shop?range=1y").await.assert(400);
 }
 
-async fn a_time_to_respond_that_is_too_long_to_be_measured_is_not_said_to_be_the_bound(
+async fn a_time_to_respond_that_is_too_long_to_be_measured_is_not_shown_as_the_bound(
     app: &TestApp,
 ) {
     let ada = Person::sign_in(app, "ada").await;

@@ -312,7 +312,7 @@ async fn call_model(
             Ok(response.map(|body| end_with_credential(app, reader, body, ENDED)))
         }
         Ok((key, workspace, response)) => {
-            let (answer, outcome) = read_answer(&app, &visit.scope, workspace, response).await?;
+            let (answer, outcome) = read_response(&app, &visit.scope, workspace, response).await?;
             let status = StatusCode::from_u16(outcome.status).unwrap_or(StatusCode::OK);
             let mut messages = form.history()?;
             let mut form = form;
@@ -360,7 +360,7 @@ fn refusal(problem: &str) -> Response {
 }
 
 /// The text of a whole answer, and what became of the call.
-async fn read_answer(
+async fn read_response(
     app: &AppState,
     scope: &Scope,
     workspace: WorkspaceId,

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_not_said_to_run() {
+    fn what_has_ended_is_not_shown_as_running() {
         let svg = drawn(&metrics([(10, 0.5, 1 << 26)]));
         assert!(
             svg.contains("1 instance<") && svg.contains(">64 MiB</tspan> of"),

@@ -20,7 +20,7 @@ on_both_backends! {
     a_token_has_a_scope_and_tells_where_it_was_used;
     a_restricted_token_revokes_only_itself;
     a_token_that_reads_sees_no_secrets;
-    a_stored_answer_belongs_to_its_token;
+    a_stored_response_belongs_to_its_token;
 }
 
 /// A stream that is open never ends by itself.
@@ -331,7 +331,7 @@ async fn a_token_that_reads_sees_no_secrets(app: &TestApp) {
     deployer.get(path).json(&site()).await.assert(200);
 }
 
-async fn a_stored_answer_belongs_to_its_token(app: &TestApp) {
+async fn a_stored_response_belongs_to_its_token(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let make = |user: &User| {
         let new = json!({"name": "ci-bot", "workspaces": ["main"]});
