@@ -1,6 +1,7 @@
 //! One call, from its head to its end.
 
 mod fallback;
+mod local_response;
 mod outcome;
 mod receive;
 
@@ -8,11 +9,9 @@ use crate::accounting::account::{CallAccount, CallEnd};
 use crate::accounting::in_flight::InFlightCalls;
 use crate::accounting::usage_ledger::{Admission, CallEstimate};
 use crate::auth::{AuthContext, AuthError, WorkspaceSelector};
-use crate::cache::{CacheKey, CachedResponse, ResponseCache};
-use crate::echo;
 use crate::error::{GatewayError, rate_limit_headers};
 use crate::gateway::Gateway;
-use crate::headers::{ATTEMPTS, BETA, CACHE, CALL, MAX_HEADERS, PROVIDER};
+use crate::headers::{ATTEMPTS, CALL, PROVIDER};
 use crate::limits::cost_estimate::CostEstimate;
 use crate::limits::rate_limiter::{RateLimitStatus, RateLimitStatuses, RateLimiter, Unit};
 use crate::models::may_use;
@@ -25,12 +24,12 @@ use crate::streaming::body::GatewayBody;
 use crate::streaming::readers::Readers;
 use crate::streaming::worker::WorkerState;
 use crate::upstream::Pool;
-use crate::upstream::catalogue::{Catalogue, ECHO_PROVIDER, Model, Target};
-use bytes::Bytes;
+use crate::upstream::catalogue::{Catalogue, Model, Target};
 use estrade_model::call::{BudgetReservation, CallId, Operation};
 use fallback::{UpstreamCall, call_with_fallback};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use outcome::{CompleteResponse, Outcome};
+use http::{HeaderMap, HeaderValue, Response, header};
+use local_response::{cache_key, echo, from_cache};
+use outcome::Outcome;
 use percent_encoding::percent_decode_str;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -488,87 +487,6 @@ fn check_fields(model: &Model, fields: &RequestFields) -> Result<(), GatewayErro
         }
     }
     refused.map_or(Ok(()), |field| Err(GatewayError::field_not_allowed(field)))
-}
-
-fn echo(
-    operation: Operation,
-    body: &Bytes,
-    account: &mut CallAccount,
-) -> Result<Outcome, GatewayError> {
-    let Some(call) = account.call() else {
-        return Err(GatewayError::no_target());
-    };
-    call.provider = Arc::from(ECHO_PROVIDER);
-    call.attempts = 1;
-    let mut response = echo::respond(operation, body, call.id, call.created_at)?;
-    account.record_first_byte(Instant::now());
-    let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(response.content_type),
-    );
-    let body = if response.pieces.len() == 1 {
-        GatewayBody::whole(response.pieces.pop_front().unwrap_or_default())
-    } else {
-        GatewayBody::pieces(response.pieces)
-    };
-    let ending = CallEnd {
-        status: 200,
-        tokens: response.tokens,
-        ..CallEnd::default()
-    };
-    let status = StatusCode::OK;
-    Ok(Outcome::Complete(CompleteResponse {
-        status,
-        headers,
-        body,
-        ending,
-    }))
-}
-
-/// The key of the response in the cache, if it may be cached.
-fn cache_key(
-    operation: Operation,
-    fields: &RequestFields,
-    body: &Bytes,
-    headers: &HeaderMap,
-    account: &CallAccount,
-) -> Option<CacheKey> {
-    let wanted = match headers.get(CACHE).map(HeaderValue::as_bytes) {
-        Some(b"on") => true,
-        Some(b"off") => false,
-        _ => account.auth.key.cache,
-    };
-    let same = fields.deterministic || operation == Operation::Embeddings;
-    (wanted && same && !fields.stream).then(|| {
-        let around = fields.around_model(body);
-        // This header may change the response.
-        let beta = headers.get(BETA).map_or(&[][..], HeaderValue::as_bytes);
-        ResponseCache::key(
-            account.auth.key.owner,
-            operation,
-            &fields.model,
-            beta,
-            around,
-        )
-    })
-}
-
-fn from_cache(kept: CachedResponse) -> CompleteResponse {
-    let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
-    headers.insert(header::CONTENT_TYPE, kept.content_type);
-    headers.insert(CACHE, HeaderValue::from_static("hit"));
-    CompleteResponse {
-        status: StatusCode::OK,
-        headers,
-        body: GatewayBody::whole(kept.body),
-        ending: CallEnd {
-            status: 200,
-            cached: true,
-            tokens: kept.tokens,
-            ..CallEnd::default()
-        },
-    }
 }
 
 /// A small number as a header.
