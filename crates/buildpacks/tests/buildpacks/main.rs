@@ -5,7 +5,9 @@
 
 mod caches;
 mod details;
+mod detection;
 mod examples;
+mod expectations;
 mod frameworks;
 mod hostile;
 mod rules;
