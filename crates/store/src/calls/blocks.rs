@@ -10,7 +10,7 @@ use crate::{Record, Row, StoreError, Tx, Value, value};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Operation, Tokens};
 use estrade_model::error::error_chain;
-use estrade_model::{Id, Timestamp, WorkspaceId};
+use estrade_model::{Id, KeyId, Timestamp, WorkspaceId};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub(super) const TYPICAL_CALL_BYTES: usize = 128;
 /// How far apart the first and the last call of a block may have begun: a look-up of a call reads the
 /// blocks of this much time.
 pub(super) const SPAN_MS: i64 = 60_000;
-/// Blocks that one query reads.
-pub(super) const MAX_BLOCKS_PER_READ: u32 = 16;
+/// Blocks that one query reads to find calls by their ids.
+const MAX_BLOCKS_PER_READ: u32 = 16;
 
 /// Writes calls, sorted by workspace and id; returns for each whether it is new.
 ///
@@ -162,16 +162,29 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 
 /// The calls of a block, in the order of their ids.
 pub(super) fn decode(workspace: WorkspaceId, bytes: &[u8]) -> Result<Vec<Call>, StoreError> {
+    let mut calls: Vec<Call> = Vec::new();
+    for_each(bytes, |encoded| {
+        let call = encoded.decode(workspace, calls.last())?;
+        calls.push(call);
+        Some(())
+    })?;
+    Ok(calls)
+}
+
+/// Goes through the calls of a block, in the order of their ids. `visit` returns `None` for what is no call.
+pub(super) fn for_each<'b>(
+    bytes: &'b [u8],
+    mut visit: impl FnMut(&EncodedCall<'b>) -> Option<()>,
+) -> Result<(), StoreError> {
     let damaged = || StoreError::bug("a block of calls is damaged or of a newer version");
     let Some((&FORMAT, mut rest)) = bytes.split_first() else {
         return Err(damaged());
     };
-    let mut calls: Vec<Call> = Vec::new();
     while !rest.is_empty() {
-        let call = take_call(workspace, &mut rest, calls.last()).ok_or_else(damaged)?;
-        calls.push(call);
+        let call = EncodedCall::take(&mut rest).ok_or_else(damaged)?;
+        visit(&call).ok_or_else(damaged)?;
     }
-    Ok(calls)
+    Ok(())
 }
 
 /// Behind the last id of every block that may have this call in it.
@@ -261,46 +274,76 @@ impl Record for Block {
     }
 }
 
-fn take_call(workspace: WorkspaceId, rest: &mut &[u8], previous: Option<&Call>) -> Option<Call> {
-    let id = CallId::from_bytes(take(rest)?);
-    let key = Id::from_bytes(take(rest)?);
-    let created_at = Timestamp::from_millis(i64::from_be_bytes(take(rest)?));
-    let [operation, flags] = take(rest)?;
-    let operation = Operation::ALL
-        .into_iter()
-        .find(|one| number_of(*one) == operation)?;
-    let flag = |number: u8| flags >> number & 1 == 1;
-    Some(Call {
-        id,
-        workspace,
-        key,
-        created_at,
-        operation,
-        status: u16::from_be_bytes(take(rest)?),
-        streamed: flag(0),
-        partial: flag(1),
-        estimated: flag(2),
-        cached: flag(3),
-        tokens: Tokens {
-            prompt: u64::from_be_bytes(take(rest)?),
-            completion: u64::from_be_bytes(take(rest)?),
-        },
-        cost: Amount::from_nanos(i64::from_be_bytes(take(rest)?)),
-        latency_us: u64::from_be_bytes(take(rest)?),
-        ttfb_us: u64::from_be_bytes(take(rest)?),
-        attempts: u32::from_be_bytes(take(rest)?),
-        model: take_text(rest, previous.map(|call| &call.model))?,
-        provider: take_text(rest, previous.map(|call| &call.provider))?,
-    })
+/// A call in a block: what a search asks for, and the rest as it was written.
+pub(super) struct EncodedCall<'b> {
+    pub(super) id: CallId,
+    pub(super) key: KeyId,
+    pub(super) created_at: Timestamp,
+    pub(super) status: u16,
+    pub(super) model: &'b str,
+    provider: &'b str,
+    /// The operation and the flags.
+    kind: [u8; 2],
+    /// Tokens, cost, latencies and attempts.
+    numbers: [u8; 44],
 }
 
-/// Most calls have the same texts as the one before.
-fn take_text(rest: &mut &[u8], previous: Option<&Arc<str>>) -> Option<Arc<str>> {
+impl<'b> EncodedCall<'b> {
+    fn take(rest: &mut &'b [u8]) -> Option<Self> {
+        Some(Self {
+            id: CallId::from_bytes(take(rest)?),
+            key: Id::from_bytes(take(rest)?),
+            created_at: Timestamp::from_millis(i64::from_be_bytes(take(rest)?)),
+            kind: take(rest)?,
+            status: u16::from_be_bytes(take(rest)?),
+            numbers: take(rest)?,
+            model: take_text(rest)?,
+            provider: take_text(rest)?,
+        })
+    }
+
+    /// The whole call. Most calls have the same texts as the one before.
+    pub(super) fn decode(&self, workspace: WorkspaceId, previous: Option<&Call>) -> Option<Call> {
+        let [operation, flags] = self.kind;
+        let operation = Operation::ALL
+            .into_iter()
+            .find(|one| number_of(*one) == operation)?;
+        let flag = |number: u8| flags >> number & 1 == 1;
+        let mut numbers = &self.numbers[..];
+        Some(Call {
+            id: self.id,
+            workspace,
+            key: self.key,
+            created_at: self.created_at,
+            operation,
+            status: self.status,
+            streamed: flag(0),
+            partial: flag(1),
+            estimated: flag(2),
+            cached: flag(3),
+            tokens: Tokens {
+                prompt: u64::from_be_bytes(take(&mut numbers)?),
+                completion: u64::from_be_bytes(take(&mut numbers)?),
+            },
+            cost: Amount::from_nanos(i64::from_be_bytes(take(&mut numbers)?)),
+            latency_us: u64::from_be_bytes(take(&mut numbers)?),
+            ttfb_us: u64::from_be_bytes(take(&mut numbers)?),
+            attempts: u32::from_be_bytes(take(&mut numbers)?),
+            model: shared(self.model, previous.map(|call| &call.model)),
+            provider: shared(self.provider, previous.map(|call| &call.provider)),
+        })
+    }
+}
+
+fn take_text<'b>(rest: &mut &'b [u8]) -> Option<&'b str> {
     let length = u16::from_be_bytes(take(rest)?);
-    let text = std::str::from_utf8(rest.split_off(..usize::from(length))?).ok()?;
+    std::str::from_utf8(rest.split_off(..usize::from(length))?).ok()
+}
+
+fn shared(text: &str, previous: Option<&Arc<str>>) -> Arc<str> {
     match previous {
-        Some(previous) if **previous == *text => Some(Arc::clone(previous)),
-        _ => Some(text.into()),
+        Some(previous) if **previous == *text => Arc::clone(previous),
+        _ => text.into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls are read page by page, newest first, from both places where they are kept.
 
-use super::blocks::{self, Block, MAX_BLOCKS_PER_READ};
+use super::blocks::{self, Block, EncodedCall};
 use super::{MIN_FAILED_STATUS, columns};
 use crate::{Db, StoreError, Value, value};
 use estrade_model::call::{Call, CallId, LoggedCall};
@@ -13,7 +13,9 @@ const MAX_COUNTED: u64 = 10_000;
 const FIRST_ROWS_PER_READ: u32 = 64;
 const MAX_ROWS_PER_READ: u32 = 1000;
 /// The same of blocks, of which each has up to two thousand calls: one, and the next to see that it does not overlap.
+/// A search of twenty thousand calls comes to the last number only where blocks are short.
 const FIRST_BLOCKS_PER_READ: u32 = 2;
+const MAX_BLOCKS_PER_READ: u32 = 64;
 /// How many times as many the next query reads, of rows and of blocks. Blocks of calls that failed lie between the
 /// others and overlap them, so that the first two often do not suffice where four do.
 const ROW_READ_GROWTH: u32 = 8;
@@ -37,12 +39,10 @@ pub struct CallFilter {
 }
 
 impl CallFilter {
-    fn shows(&self, call: &Call) -> bool {
-        self.model
-            .as_deref()
-            .is_none_or(|model| *call.model == *model)
-            && self.key.is_none_or(|key| call.key == key)
-            && self.status.is_none_or(|status| call.status == status)
+    fn shows(&self, key: KeyId, status: u16, model: &str) -> bool {
+        self.key.is_none_or(|wanted| key == wanted)
+            && self.status.is_none_or(|wanted| status == wanted)
+            && self.model.as_deref().is_none_or(|wanted| model == wanted)
     }
 
     /// The status, if only calls that failed have it: these have indexes of their own.
@@ -110,11 +110,9 @@ pub async fn list_calls(
         }
         scanned += 1;
         last = Some((call.id, call.created_at));
-        if !filter.shows(&call) {
-            continue;
-        }
+        let Some(shown) = call.shown else { continue };
         if found.matching >= page.skip && !is_full {
-            found.calls.push(LoggedCall::from(&call));
+            found.calls.push(LoggedCall::from(&*shown));
         }
         found.matching += 1;
     }
@@ -127,9 +125,19 @@ pub async fn list_calls(
     Ok(found)
 }
 
+/// A call that was looked at.
+struct LookedAt {
+    id: CallId,
+    created_at: Timestamp,
+    /// None where the filter does not show it: of twenty thousand calls a search shows few, and to build all of them
+    /// took most of its time.
+    shown: Option<Box<Call>>,
+}
+
 /// The calls of a workspace, newest first.
 struct Newest<'db> {
     db: &'db Db,
+    filter: &'db CallFilter,
     owner: OwnerId,
     workspace: WorkspaceId,
     /// The milliseconds that are looked at.
@@ -147,7 +155,7 @@ struct Newest<'db> {
 struct Side {
     /// What was read ahead: runs in the order of ids, none of them empty. A search looks at twenty thousand calls;
     /// merging the few runs that overlap costs less than sorting them into a map.
-    read: Vec<Vec<Call>>,
+    read: Vec<Vec<LookedAt>>,
     /// Below this id nothing was read; `None` when everything was.
     next: Option<Value>,
     /// The same id, once something was read.
@@ -168,19 +176,19 @@ impl Side {
         }
     }
 
-    fn push(&mut self, run: Vec<Call>) {
+    fn push(&mut self, run: Vec<LookedAt>) {
         if !run.is_empty() {
             self.read.push(run);
         }
     }
 
     fn newest(&self) -> Option<CallId> {
-        let newest = |run: &Vec<Call>| run.last().map(|call| call.id);
+        let newest = |run: &Vec<LookedAt>| run.last().map(|call| call.id);
         self.read.iter().filter_map(newest).max()
     }
 
     /// Takes a call, from each run that has it.
-    fn pop(&mut self, id: CallId) -> Option<Call> {
+    fn pop(&mut self, id: CallId) -> Option<LookedAt> {
         let mut taken = None;
         self.read.retain_mut(|run| {
             if let Some(call) = run.pop_if(|call| call.id == id) {
@@ -207,7 +215,7 @@ impl Side {
 }
 
 impl<'db> Newest<'db> {
-    fn new(db: &'db Db, owner: OwnerId, workspace: WorkspaceId, filter: &CallFilter) -> Self {
+    fn new(db: &'db Db, owner: OwnerId, workspace: WorkspaceId, filter: &'db CallFilter) -> Self {
         let range = filter.range();
         let before = filter.before.filter(|before| before.millis() < range.1);
         let end = before.map_or_else(|| top(range.1), Value::from);
@@ -216,6 +224,7 @@ impl<'db> Newest<'db> {
         let last_end = end_millis.saturating_add(blocks::SPAN_MS);
         Self {
             db,
+            filter,
             owner,
             workspace,
             range,
@@ -227,7 +236,7 @@ impl<'db> Newest<'db> {
         }
     }
 
-    async fn next(&mut self) -> Result<Option<Call>, StoreError> {
+    async fn next(&mut self) -> Result<Option<LookedAt>, StoreError> {
         while self.rows.wants_more() {
             self.read_rows().await?;
         }
@@ -256,8 +265,47 @@ impl<'db> Newest<'db> {
             rows.retain(|call| call.id.millis() >= self.range.0);
         }
         rows.reverse();
+        let rows = rows.into_iter().map(|call| self.look_at_row(call));
+        let rows = rows.collect();
         self.rows.push(rows);
         Ok(())
+    }
+
+    fn look_at_row(&self, call: Call) -> LookedAt {
+        let is_shown = self.filter.shows(call.key, call.status, &call.model);
+        LookedAt {
+            id: call.id,
+            created_at: call.created_at,
+            shown: is_shown.then(|| Box::new(call)),
+        }
+    }
+
+    /// The calls of a block that are within the range and before the cursor.
+    fn look_through(&self, block: &Block) -> Result<Vec<LookedAt>, StoreError> {
+        let wanted = self.range.0..self.range.1;
+        let mut calls: Vec<LookedAt> = Vec::new();
+        // Where the texts of the next one are shared from.
+        let mut last_shown = None;
+        blocks::for_each(&block.data, |call: &EncodedCall<'_>| {
+            let is_wanted = wanted.contains(&call.id.millis())
+                && self.before.is_none_or(|before| call.id < before);
+            if !is_wanted {
+                return Some(());
+            }
+            let mut shown = None;
+            if self.filter.shows(call.key, call.status, call.model) {
+                let previous = last_shown.and_then(|at: usize| calls.get(at)?.shown.as_deref());
+                shown = Some(Box::new(call.decode(self.workspace, previous)?));
+                last_shown = Some(calls.len());
+            }
+            calls.push(LookedAt {
+                id: call.id,
+                created_at: call.created_at,
+                shown,
+            });
+            Some(())
+        })?;
+        Ok(calls)
     }
 
     async fn read_blocks(&mut self) -> Result<(), StoreError> {
@@ -273,13 +321,8 @@ impl<'db> Newest<'db> {
         let last = found.last().map(|block| block.last);
         self.blocks.advance(found.len(), last, MAX_BLOCKS_PER_READ);
         for block in found {
-            let calls = blocks::decode(self.workspace, &block.data)?;
-            let wanted = self.range.0..self.range.1;
-            let calls = calls.into_iter().filter(|call| {
-                wanted.contains(&call.id.millis())
-                    && self.before.is_none_or(|before| call.id < before)
-            });
-            self.blocks.push(calls.collect());
+            let calls = self.look_through(&block)?;
+            self.blocks.push(calls);
         }
         Ok(())
     }
