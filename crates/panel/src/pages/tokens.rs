@@ -91,7 +91,7 @@ const LIFETIMES: &[(&str, &str)] = &[
 ];
 
 /// Projects to choose from, the newest ones.
-const MAX_CHOICES: u32 = 200;
+const MAX_CHOICES: u32 = 100;
 
 pub(super) struct ScopeChoice {
     pub(super) value: &'static str,
