@@ -1,6 +1,6 @@
 //! The Docker Engine's API, used as `docker` itself would.
 
-use super::{IMAGE, PORT};
+use super::PORT;
 use crate::installation::Site;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
@@ -91,9 +91,14 @@ impl Engine {
     }
 
     /// `docker run -d --network … image command`.
-    pub(crate) fn run(&self, network: &str, command: &[String]) -> anyhow::Result<Bare> {
+    pub(crate) fn run(
+        &self,
+        network: &str,
+        image: &str,
+        command: &[String],
+    ) -> anyhow::Result<Bare> {
         let spec = json!({
-            "Image": IMAGE, "Cmd": command, "HostConfig": {"NetworkMode": network},
+            "Image": image, "Cmd": command, "HostConfig": {"NetworkMode": network},
         });
         let made = self.request("POST", "/containers/create", Some(&spec))?;
         let id = text(&made["Id"])?;

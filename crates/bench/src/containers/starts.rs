@@ -1,7 +1,7 @@
 //! A release of an image that is there, beside the engine alone with the same image.
 
 use super::engine::Engine;
-use super::{Stage, release, small_server, stage};
+use super::{IMAGE, Stage, release, small_server, stage};
 use crate::http;
 use crate::installation::Running;
 use crate::report::{Row, Target, Unit};
@@ -71,7 +71,7 @@ fn released(server: &Running, marker: &str) -> anyhow::Result<f64> {
 /// Milliseconds until a container answers that the engine was told to run.
 fn started(engine: &Engine, network: &str, marker: &str) -> anyhow::Result<f64> {
     let began = Instant::now();
-    let container = engine.run(network, &small_server(marker))?;
+    let container = engine.run(network, IMAGE, &small_server(marker))?;
     let took = wait(container.address, "localhost", marker, began);
     engine.remove(&container)?;
     took
