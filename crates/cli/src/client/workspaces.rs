@@ -63,6 +63,16 @@ impl Period {
             Self::Month => "month",
         }
     }
+
+    /// As much of the time at which a period begins as tells it from others.
+    fn label(self, begin: &str) -> String {
+        let length = match self {
+            Self::Hour => "2026-11-19T08:00".len(),
+            Self::Day | Self::Week => "2026-11-19".len(),
+            Self::Month => "2026-11".len(),
+        };
+        begin.get(..length).unwrap_or(begin).replace('T', " ")
+    }
 }
 
 pub async fn run(command: &WorkspacesCommand, session: &Session<'_>) -> anyhow::Result<()> {
@@ -150,7 +160,7 @@ pub async fn show_usage(args: &UsageArgs, session: &Session<'_>) -> anyhow::Resu
             output.printer.note("no calls in this time");
         }
         let rows = activity.into_iter().flat_map(|period| {
-            let date = period.date;
+            let date = args.by.label(&period.date);
             period.data.into_iter().map(move |it| {
                 let cost = match it.total_cost {
                     Value::String(cost) => cost,

@@ -105,6 +105,12 @@ fn a_key_is_made_used_and_managed() {
         "{models:?}"
     );
     assert!(person.json(&["usage", "main"]).is_array());
+    for (period, length) in [("hour", 16), ("day", 10), ("week", 10), ("month", 7)] {
+        let usage = person.run(&["usage", "main", "--by", period]);
+        let stdout = usage.assert(0).stdout.clone();
+        let date = stdout.lines().nth(1).and_then(|row| row.split("  ").next());
+        assert_eq!(date.map(str::len), Some(length), "{stdout}");
+    }
     person.server.stop();
 }
 
