@@ -12,7 +12,7 @@ use crate::report::{Row, Target, Unit, thousands};
 use crate::suite::{self, Bench, Part};
 use anyhow::{Context, ensure};
 use serde_json::json;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 use visitor::Visitor;
 
@@ -40,20 +40,40 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 
 fn sqlite(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench, "panel-sqlite")?;
-    measure(bench, &site, "SQLite")
+    measure(bench, &site, "SQLite", || Ok(()))
 }
 
 fn postgres(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let url = std::env::var("ESTRADE_TEST_POSTGRES");
     let url = url.context("ESTRADE_TEST_POSTGRES is not set; ./bench panel starts a PostgreSQL")?;
     let site = Site::with_database(bench, "panel-postgres", &url)?;
-    measure(bench, &site, "PostgreSQL")
+    measure(bench, &site, "PostgreSQL", || settle(&url))
 }
 
-fn measure(bench: &mut Bench<'_>, site: &Site, backend: &str) -> anyhow::Result<()> {
+/// What comes to a database some minutes after it was filled: statistics for its plans, and pages that need no clean-up.
+/// As `pgbench` does before it measures, so that autovacuum does not run beside the pages.
+fn settle(url: &str) -> anyhow::Result<()> {
+    let commands = ["--command=VACUUM ANALYZE", "--command=CHECKPOINT"];
+    let status = Command::new("psql")
+        .arg(url)
+        .args(commands)
+        .arg("--quiet")
+        .status();
+    let status = status.context("psql")?;
+    ensure!(status.success(), "psql: {status}");
+    Ok(())
+}
+
+fn measure(
+    bench: &mut Bench<'_>,
+    site: &Site,
+    backend: &str,
+    settle: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let server = site.serve(bench)?;
     let keys = usize::try_from(bench.options.keys)?.min(KEYS);
     let team = seed(&server, bench.options.projects, keys)?;
+    settle()?;
     let visitor = Visitor::sign_in(bench, site, &server)?;
     let mut slowest = (0.0, String::new());
     for path in pages::list(&visitor, bench.options.projects, &team)? {
