@@ -59,6 +59,12 @@ SAMPLES = {
     "vue-cli": Sample(
         "Vue CLI", "<title>Hello from Vue CLI</title>", "public/index.html", (200, "Hello from Vue CLI")
     ),
+    "create-react-app": Sample(
+        "Create React App",
+        "<title>Hello from Create React App</title>",
+        "public/index.html",
+        (200, "Hello from Create React App"),
+    ),
     "pnpm": Sample(
         "Vite", "<title>Hello from pnpm</title>", "index.html", (200, "Hello from pnpm"), install="pnpm install"
     ),
@@ -100,6 +106,7 @@ SAMPLES = {
     "docusaurus": Sample(
         "Docusaurus", "Hello from Docusaurus", "src/pages/index.md", (404, "Page Not Found")
     ),
+    "gatsby": Sample("Gatsby", "Hello from Gatsby", "src/pages/index.js", (404, "No such page in Gatsby")),
     "hexo": Sample("Hexo", "<title>Hello from Hexo</title>", "_config.yml", NO_SUCH_FILE),
     "storybook": Sample(
         "Storybook",
