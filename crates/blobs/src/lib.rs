@@ -62,6 +62,7 @@ mod owner;
 mod pack;
 mod published;
 mod read;
+mod s3;
 mod shared;
 mod staging;
 mod staging_claims;
@@ -81,6 +82,7 @@ pub use location::{
 };
 pub use published::{PublishedBlobs, PublishedGuard};
 pub use read::{Part, RandomReader};
+pub use s3::{CacheStats, InvalidS3Endpoint, S3Credentials, S3Endpoint, S3Settings};
 pub use staging::{ContentWriter, HashedContent, Staging};
 pub use storage::{ObjectEntry, ObjectStorage};
 
@@ -122,6 +124,19 @@ impl BlobStore {
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// Opens the store in a bucket, with a cache on this node's disk.
+    ///
+    /// It asks the bucket whose it is. A node that has used this bucket before opens it also while the bucket does
+    /// not answer, and serves what its cache holds; else that is [`BlobError::Unavailable`].
+    pub fn open_s3(settings: S3Settings, installation: &str) -> Result<Self, BlobError> {
+        s3::open(settings, installation)
+    }
+
+    /// How the cache of a bucket does; none for a local directory.
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.inner.storage.cache_stats()
     }
 
     /// Whether an installation has used the store in the local directory `root`: it has an owner, or contents.

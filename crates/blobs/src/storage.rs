@@ -1,4 +1,5 @@
-//! The seam between the blob store and where its objects lie: a local directory today, a bucket next.
+//! The seam between the blob store and where its objects lie: a [local directory](super::LocalDirectory) or a bucket
+//! ([`open_s3`](super::BlobStore::open_s3)).
 //!
 //! Above it are contents (hashing, staging, packs, claims, the search for orphans); below it are *objects*, which
 //! have a name and bytes and nothing else. What an implementation may count on, and what it promises:
@@ -26,7 +27,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
 
-use super::{ObjectId, UniqueId};
+use super::{CacheStats, ObjectId, UniqueId};
 
 /// Where packs and large files lie. The [module](self) says what all implementations promise.
 pub trait ObjectStorage: Debug + Send + Sync + 'static {
@@ -90,6 +91,11 @@ pub trait ObjectStorage: Debug + Send + Sync + 'static {
 
     /// Replaces a record as a whole. Need not be durable.
     fn replace_record(&self, record: Record, content: &[u8]) -> io::Result<()>;
+
+    /// How the cache on this node's disk does, if objects are fetched to one.
+    fn cache_stats(&self) -> Option<CacheStats> {
+        None
+    }
 }
 
 /// What a storage holds besides objects.
