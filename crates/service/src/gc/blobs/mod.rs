@@ -188,15 +188,22 @@ impl BlobCollector {
 
     async fn sweep(&mut self) -> Result<CollectedBlobs> {
         let mut collected = CollectedBlobs::default();
-        // Rows belong to all nodes, and one cleans at a time; files belong to this one.
+        // Rows belong to all nodes, and one cleans at a time. So it is with the objects of a bucket; the files of a
+        // directory belong to this node.
+        let has_bucket = self.core.blobs.cache_stats().is_some();
         if let Some(guard) = GcGuard::take(&self.core.db).await? {
             let swept = sweep::sweep(&self.core).await;
+            let cleaned = match &swept {
+                Ok(_) if has_bucket => self.clean_objects(&mut collected).await,
+                _ => Ok(()),
+            };
             guard.release().await;
             collected.contents = swept?;
+            cleaned?;
         }
-        collected.files = startup::remove_orphans(&self.core).await?;
-        // After it, because it needs room on a disk that may be full.
-        collected.packs = packs::compact(&self.core).await?;
+        if !has_bucket {
+            self.clean_objects(&mut collected).await?;
+        }
         if collected != CollectedBlobs::default() {
             let CollectedBlobs {
                 contents,
@@ -211,5 +218,12 @@ impl BlobCollector {
             );
         }
         Ok(collected)
+    }
+
+    async fn clean_objects(&self, collected: &mut CollectedBlobs) -> Result<()> {
+        collected.files = startup::remove_orphans(&self.core).await?;
+        // After it, because it needs room on a disk that may be full.
+        collected.packs = packs::compact(&self.core).await?;
+        Ok(())
     }
 }
