@@ -8,6 +8,8 @@
 )]
 
 mod administration;
+mod bucket;
+mod bucket_support;
 mod client;
 mod configuration_document;
 mod containers;

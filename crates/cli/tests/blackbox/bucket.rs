@@ -1,0 +1,422 @@
+//! Two servers on one PostgreSQL and one bucket of a real S3 server, which a forwarder can cut off.
+
+use crate::bucket_support::{Bucket, Forwarder};
+use crate::support::{ADMIN, ApiResponse, Home, Postgres, Server, TIMEOUT, text};
+use estrade_testkit::{eventually_or, free_port};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// More than a pack takes: an object of its own.
+const LARGE_BYTES: usize = 3_000_000;
+/// A deploy during an outage is refused within this time, also the first one.
+const MAX_REFUSAL_TIME: Duration = Duration::from_secs(30);
+
+/// A server with a port for its sites.
+struct Node {
+    home: Home,
+    edge: u16,
+    server: Option<Server>,
+}
+
+impl Node {
+    fn new(home: Home) -> Self {
+        Self {
+            home,
+            edge: free_port(),
+            server: None,
+        }
+    }
+
+    fn start(&mut self, token: Option<&str>) {
+        let edge = format!("127.0.0.1:{}", self.edge);
+        let command = self.home.command([
+            "serve",
+            "--platform-listen",
+            "127.0.0.1:0",
+            "--ai-listen",
+            "127.0.0.1:0",
+            "--edge-listen",
+            &edge,
+        ]);
+        let mut server = Server::start_by(&self.home, command);
+        if let Some(token) = token {
+            token.clone_into(&mut server.token);
+        }
+        self.server = Some(server);
+    }
+
+    fn restart(&mut self) {
+        let token = self.token();
+        self.stop();
+        self.start(Some(&token));
+    }
+
+    fn stop(&mut self) {
+        self.server.take().unwrap().stop();
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    fn token(&self) -> String {
+        self.server().token.clone()
+    }
+
+    fn request(&self, method: Method, project: &str, path: &str) -> reqwest::RequestBuilder {
+        let url = format!("http://127.0.0.1:{}{path}", self.edge);
+        let host = format!("{project}.localhost:{}", self.edge);
+        let request = self.server().client.request(method, url);
+        request.header("host", host)
+    }
+
+    /// What a visitor gets: the status and the body.
+    async fn visit(&self, project: &str, path: &str) -> (u16, String) {
+        let response = self.request(Method::GET, project, path).send();
+        let response = response.await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.text().await.unwrap())
+    }
+
+    async fn deploy(&self, project: &str, files: Value) -> ApiResponse {
+        let path = format!("/v2/projects/{project}/releases");
+        let body = json!({"files": files});
+        self.server().platform(Method::POST, &path, body).await
+    }
+
+    /// Deploys and waits until it serves; the release.
+    async fn deploy_site(&self, project: &str, files: Value) -> String {
+        let made = self.deploy(project, files).await;
+        let release = text(&made.assert(201).json()["releaseID"]);
+        self.await_ready(&release).await;
+        release
+    }
+
+    async fn await_ready(&self, release: &str) {
+        let path = format!("/v1/releases/{release}?wait=READY&timeout=15");
+        let read = self.server().platform(Method::GET, &path, Value::Null);
+        let read = read.await.assert(200).json();
+        let release = &read["release"];
+        let log = self.server().log();
+        assert_eq!(release["state"], "READY", "{read}\n{log}");
+    }
+
+    /// Waits until visitors get this.
+    async fn await_content(&self, project: &str, path: &str, expected: &str) {
+        let found = RefCell::new(None);
+        eventually_or(
+            || format!("{:?}\n{}", found.borrow(), self.server().log()),
+            || async {
+                let now = self.visit(project, path).await;
+                let is_so = now == (200, expected.to_owned());
+                found.replace(Some((now.0, now.1.len())));
+                is_so
+            },
+        )
+        .await;
+    }
+
+    /// Waits until `/readyz` says this of the storage; it must say that the node is ready all the time.
+    async fn await_storage(&self, expected: &str) {
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            let path = "/readyz";
+            let ready = self.server().platform(Method::GET, path, Value::Null).await;
+            let ready = ready.assert(200).json();
+            if ready["storage"] == expected {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{ready}\n{}",
+                self.server().log()
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn metric(&self, name: &str) -> u64 {
+        let metrics = self.server().platform(Method::GET, "/metrics", Value::Null);
+        let metrics = metrics.await.assert(200).text.clone();
+        let line = metrics.lines().find(|line| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(' '))
+        });
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {metrics}"));
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    }
+}
+
+/// Two nodes that share everything but their data directories.
+struct Cluster {
+    database: Postgres,
+    _key: tempfile::TempDir,
+    forwarder: Forwarder,
+    a: Node,
+    b: Node,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let (database, bucket) = (Postgres::create().await, Bucket::of_test());
+        let forwarder = Forwarder::start(&bucket.endpoint).await;
+        let key = tempfile::TempDir::new().unwrap();
+        let path = key.path().join("master.key");
+        let home = || {
+            let home = bucket.configure(Home::new(), forwarder.url());
+            Node::new(
+                home.with("ESTRADE_DATABASE_URL", &*database.url)
+                    .with("ESTRADE_MASTER_KEY_FILE", path.to_str().unwrap()),
+            )
+        };
+        let (mut a, mut b) = (home(), home());
+        a.start(None);
+        b.start(Some(&a.token()));
+        Self {
+            database,
+            _key: key,
+            forwarder,
+            a,
+            b,
+        }
+    }
+
+    async fn stop(mut self) {
+        self.a.stop();
+        self.b.stop();
+        self.database.drop().await;
+    }
+}
+
+/// A small page and a large file.
+fn site(version: &str) -> Value {
+    json!([
+        {"path": "index.html", "data": page(version)},
+        {"path": "large.bin", "data": large(version)},
+    ])
+}
+
+fn page(version: &str) -> String {
+    format!("<h1>{version}</h1>")
+}
+
+fn large(version: &str) -> String {
+    let mut text = String::with_capacity(LARGE_BYTES + 64);
+    let mut number = 0;
+    while text.len() < LARGE_BYTES {
+        writeln!(text, "{version} {number}").unwrap();
+        number += 1;
+    }
+    text
+}
+
+#[tokio::test]
+async fn what_one_node_receives_every_node_serves() {
+    let cluster = Cluster::start().await;
+    let (a, b) = (&cluster.a, &cluster.b);
+    a.server().create_project("site").await;
+    let first = a.deploy_site("site", site("one")).await;
+    for node in [a, b] {
+        node.await_content("site", "/", &page("one")).await;
+        node.await_content("site", "/large.bin", &large("one"))
+            .await;
+    }
+    assert_eq!(a.metric("estrade_blob_cache_misses_total").await, 0);
+    assert!(b.metric("estrade_blob_cache_misses_total").await > 0);
+    assert!(b.metric("estrade_blob_cache_bytes").await > LARGE_BYTES as u64);
+    assert_eq!(b.metric("estrade_blob_cache_evictions_total").await, 0);
+    let capacity = b.metric("estrade_blob_cache_capacity_bytes").await;
+    assert_eq!(capacity, 64 << 20);
+
+    // The first visitor of a node may want a part of a file, or only its head.
+    a.server().create_project("cold").await;
+    a.deploy_site("cold", site("cold")).await;
+    let range = b.request(Method::GET, "cold", "/large.bin");
+    let range = range.header("range", "bytes=1000000-1000099").send();
+    let range = range.await.unwrap();
+    assert_eq!(range.status(), StatusCode::PARTIAL_CONTENT);
+    let part = &large("cold")[1_000_000..1_000_100];
+    assert_eq!(range.text().await.unwrap(), part);
+    let head = b.request(Method::HEAD, "cold", "/").send().await.unwrap();
+    let length = head.headers()["content-length"].to_str().unwrap();
+    assert_eq!((head.status(), length), (StatusCode::OK, "13"));
+
+    // The other way round, and back again.
+    b.deploy_site("site", site("two")).await;
+    for node in [a, b] {
+        node.await_content("site", "/large.bin", &large("two"))
+            .await;
+    }
+    let path = format!("/v1/releases/{first}/rollback");
+    let rolled = a.server().platform(Method::POST, &path, Value::Null).await;
+    let rolled = rolled.json();
+    a.await_ready(&text(&rolled["releaseID"])).await;
+    for node in [a, b] {
+        node.await_content("site", "/", &page("one")).await;
+        node.await_content("site", "/large.bin", &large("one"))
+            .await;
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn an_outage_of_the_bucket_stops_deploys_and_nothing_else() {
+    let mut cluster = Cluster::start().await;
+    let (a, b) = (&cluster.a, &cluster.b);
+    for project in ["cached", "cold"] {
+        a.server().create_project(project).await;
+        a.deploy_site(project, site(project)).await;
+    }
+    b.await_content("cached", "/", &page("cached")).await;
+    b.await_content("cached", "/large.bin", &large("cached"))
+        .await;
+    b.await_storage("up").await;
+
+    cluster.forwarder.cut();
+    for node in [a, b] {
+        node.await_content("cached", "/", &page("cached")).await;
+        node.await_content("cached", "/large.bin", &large("cached"))
+            .await;
+    }
+    // The node that received it has it.
+    a.await_content("cold", "/", &page("cold")).await;
+    let response = b.request(Method::GET, "cold", "/large.bin").send();
+    let response = response.await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(response.headers().contains_key("retry-after"));
+    for size in [10, LARGE_BYTES] {
+        for attempt in 0..3 {
+            let started = Instant::now();
+            let files = json!([{"path": "index.html", "data": "x".repeat(size + attempt)}]);
+            let refused = a.deploy("cached", files).await;
+            let body = refused.assert(503).json();
+            assert_eq!(body["data"]["code"], "storage_unavailable", "{body}");
+            let took = started.elapsed();
+            eprintln!("a deploy of {size} bytes was refused after {took:?}");
+            assert!(took < MAX_REFUSAL_TIME, "{took:?}");
+        }
+    }
+    for node in [a, b] {
+        node.await_storage("down").await;
+    }
+    // What needs no bucket goes on.
+    b.server().create_project("made-meanwhile").await;
+    a.await_content("cached", "/", &page("cached")).await;
+
+    // A node that is restarted meanwhile comes up and serves what it has.
+    cluster.b.restart();
+    let (a, b) = (&cluster.a, &cluster.b);
+    b.await_content("cached", "/", &page("cached")).await;
+    b.await_content("cached", "/large.bin", &large("cached"))
+        .await;
+    assert_eq!(b.visit("cold", "/").await.0, 503);
+
+    cluster.forwarder.mend();
+    b.await_content("cold", "/", &page("cold")).await;
+    b.await_content("cold", "/large.bin", &large("cold")).await;
+    for node in [a, b] {
+        node.await_storage("up").await;
+    }
+    b.deploy_site("cached", site("after")).await;
+    for node in [a, b] {
+        node.await_content("cached", "/", &page("after")).await;
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_release_that_was_accepted_before_an_outage_waits_and_is_not_failed() {
+    let cluster = Cluster::start().await;
+    let (a, b) = (&cluster.a, &cluster.b);
+    a.server().create_project("archived").await;
+    let upload = a.server().client.post(format!(
+        "{}/v2/projects/archived/sources",
+        a.server().platform
+    ));
+    let upload = upload
+        .bearer_auth(&a.server().token)
+        .header("content-type", "application/gzip")
+        .body(archive());
+    let sent = upload.send().await.unwrap();
+    let status = sent.status();
+    let sent = sent.text().await.unwrap();
+    assert!(status.is_success(), "{status} {sent}");
+    let sent: Value = serde_json::from_str(&sent).unwrap();
+
+    cluster.forwarder.cut();
+    let path = "/v2/projects/archived/releases";
+    let body = json!({"sourceID": sent["sourceID"]});
+    let made = b.server().platform(Method::POST, path, body).await;
+    let release = text(&made.assert(201).json()["releaseID"]);
+    let path = format!("/v1/releases/{release}");
+    let until = Instant::now() + Duration::from_secs(8);
+    while Instant::now() < until {
+        let read = a.server().platform(Method::GET, &path, Value::Null).await;
+        let state = text(&read.assert(200).json()["release"]["state"]);
+        assert!(matches!(&*state, "PENDING" | "BUILDING"), "{state}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    cluster.forwarder.mend();
+    for _ in 0..4 {
+        let wait = format!("{path}?wait=READY&timeout=15");
+        let read = a.server().platform(Method::GET, &wait, Value::Null).await;
+        if read.assert(200).json()["release"]["state"] == "READY" {
+            break;
+        }
+    }
+    for node in [a, b] {
+        node.await_content("archived", "/", "<h1>archived</h1>")
+            .await;
+    }
+    cluster.stop().await;
+}
+
+/// A site as `.tar.gz`.
+fn archive() -> Vec<u8> {
+    let directory = tempfile::TempDir::new().unwrap();
+    let page = directory.path().join("index.html");
+    std::fs::write(page, "<h1>archived</h1>").unwrap();
+    let packed = std::process::Command::new("tar")
+        .args(["-cz", "-C"])
+        .arg(directory.path())
+        .arg("index.html")
+        .output();
+    packed.unwrap().stdout
+}
+
+#[tokio::test]
+async fn a_bucket_that_cannot_be_used_is_refused_with_the_reason() {
+    let bucket = Bucket::of_test();
+    let start = |home: Home| {
+        let refused = home.fail_to_serve();
+        refused.assert(2);
+        assert!(!refused.stderr.contains(&bucket.secret_access_key));
+        refused.stderr
+    };
+    let home = || bucket.configure(Home::new(), &bucket.endpoint);
+    let missing = home().with("ESTRADE_BLOBS_URL", "s3://there-is-no-such-bucket/x");
+    let said = start(missing);
+    assert!(
+        said.contains("cannot use s3://there-is-no-such-bucket/x"),
+        "{said}"
+    );
+    let wrong = home().with("ESTRADE_BLOBS_SECRET_ACCESS_KEY", "hunter2");
+    let said = start(wrong);
+    assert!(said.contains("keys in [blobs]"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+    let nobody = home().with("ESTRADE_BLOBS_ENDPOINT", "http://127.0.0.1:1");
+    let said = start(nobody);
+    assert!(said.contains("endpoint"), "{said}");
+
+    // The prefix belongs to the installation that used it first.
+    let first = home();
+    Server::start(&first).stop();
+    Server::start(&first).stop();
+    let said = start(home());
+    assert!(said.contains("the files of another installation"), "{said}");
+    let token = first.create_token(ADMIN);
+    assert!(!token.is_empty());
+}
