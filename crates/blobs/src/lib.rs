@@ -114,6 +114,11 @@ impl BlobStore {
         installation: &str,
     ) -> Result<Self, BlobError> {
         owner::claim(&*storage, installation)?;
+        Ok(Self::of_owned(storage, installation))
+    }
+
+    /// The store in a storage that belongs to `installation`.
+    fn of_owned(storage: Arc<dyn ObjectStorage>, installation: &str) -> Self {
         let inner = Shared {
             storage,
             installation: installation.to_owned(),
@@ -121,9 +126,9 @@ impl BlobStore {
             wanted: Claims::default(),
             orphans: Mutex::default(),
         };
-        Ok(Self {
+        Self {
             inner: Arc::new(inner),
-        })
+        }
     }
 
     /// Opens the store in a bucket, with a cache on this node's disk.

@@ -51,6 +51,13 @@ impl S3Endpoint {
     pub fn is_plain(&self) -> bool {
         self.0.scheme_str() == Some("http")
     }
+
+    /// The address that has the bucket in its name.
+    pub(super) fn of_bucket(&self, bucket: &str) -> String {
+        let scheme = self.0.scheme_str().unwrap_or("https");
+        let authority = self.0.authority().map_or("", |it| it.as_str());
+        format!("{scheme}://{bucket}.{authority}")
+    }
 }
 
 impl FromStr for S3Endpoint {
