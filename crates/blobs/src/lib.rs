@@ -82,9 +82,9 @@ pub use location::{
 };
 pub use published::{PublishedBlobs, PublishedGuard};
 pub use read::{Part, RandomReader};
-pub use s3::{CacheStats, InvalidS3Endpoint, S3Credentials, S3Endpoint, S3Settings};
+pub use s3::{InvalidS3Endpoint, S3Credentials, S3Endpoint, S3Settings};
 pub use staging::{ContentWriter, HashedContent, Staging};
-pub use storage::{ObjectEntry, ObjectStorage};
+pub use storage::{CacheStats, ObjectEntry, ObjectStorage};
 
 use claims::Claims;
 use shared::Shared;
@@ -136,7 +136,8 @@ impl BlobStore {
     /// It asks the bucket whose it is. A node that has used this bucket before opens it also while the bucket does
     /// not answer, and serves what its cache holds; else that is [`BlobError::Unavailable`].
     pub fn open_s3(settings: S3Settings, installation: &str) -> Result<Self, BlobError> {
-        s3::open(settings, installation)
+        let storage = s3::S3Storage::open(settings, installation)?;
+        Ok(Self::of_owned(Arc::new(storage), installation))
     }
 
     /// How the cache of a bucket does; none for a local directory.
@@ -161,6 +162,12 @@ impl BlobStore {
     pub fn probe_write(&self) -> Result<(), BlobError> {
         let mut file = self.inner.storage.create_spool()?;
         Ok(file.write_all(&vec![0; PROBE_BYTES])?)
+    }
+
+    /// Asks the storage for its owner's record: fails with [`BlobError::Unavailable`] while a bucket does not answer.
+    pub fn probe_storage(&self) -> Result<(), BlobError> {
+        self.inner.storage.read_record(storage::Record::Owner)?;
+        Ok(())
     }
 
     /// Begins to collect contents, together at most `max_total` bytes.

@@ -27,7 +27,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
 
-use super::{CacheStats, ObjectId, UniqueId};
+use super::{ObjectId, UniqueId};
 
 /// Where packs and large files lie. The [module](self) says what all implementations promise.
 pub trait ObjectStorage: Debug + Send + Sync + 'static {
@@ -115,6 +115,21 @@ impl Record {
             Self::Orphans => "orphans",
         }
     }
+}
+
+/// How the cache of a bucket does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Reads that were answered from this node's disk.
+    pub hits: u64,
+    /// Reads that had to ask the bucket.
+    pub misses: u64,
+    /// Objects that made room for others.
+    pub evictions: u64,
+    /// What the cached objects take now.
+    pub bytes: u64,
+    /// How much they may take.
+    pub capacity: u64,
 }
 
 /// One pack or file as the storage has it.

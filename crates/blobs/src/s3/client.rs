@@ -1,6 +1,7 @@
 //! Requests to the bucket, each with its time limit, its retries and its share of what may be under way at once.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -53,12 +54,18 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(settings: &S3Settings) -> Result<Self, Failure> {
+    pub(super) fn new(settings: S3Settings) -> Result<Self, Failure> {
         let clock = Arc::new(BucketClock::default());
         let connector = ClockConnector(Arc::clone(&clock));
+        let names = Names::new(&settings.prefix);
         Ok(Self {
-            s3: builder(settings).with_http_connector(connector).build()?,
-            names: Names::new(&settings.prefix),
+            s3: builder(settings)
+                .with_http_connector(connector)
+                .build()
+                .map_err(|error| {
+                    Failure::Local(ErrorKind::InvalidInput, error.to_string().into())
+                })?,
+            names,
             clock,
             outage: Outage::default(),
             bodies: Semaphore::new(MAX_BODIES_MIB as usize),
@@ -185,7 +192,7 @@ pub(super) fn checksum(attributes: &Attributes) -> Option<blake3::Hash> {
 }
 
 /// Retries are ours: the ones of the library would wait longer than who waits for us.
-fn builder(settings: &S3Settings) -> AmazonS3Builder {
+fn builder(settings: S3Settings) -> AmazonS3Builder {
     let options = ClientOptions::new()
         .with_connect_timeout(CONNECT_TIMEOUT)
         .with_timeout_disabled();
@@ -194,8 +201,8 @@ fn builder(settings: &S3Settings) -> AmazonS3Builder {
         ..RetryConfig::default()
     };
     let mut builder = AmazonS3Builder::new()
-        .with_bucket_name(&settings.bucket)
-        .with_region(&settings.region)
+        .with_bucket_name(settings.bucket.as_str())
+        .with_region(settings.region)
         .with_virtual_hosted_style_request(!settings.path_style)
         .with_client_options(options)
         .with_retry(retry);
@@ -209,7 +216,7 @@ fn builder(settings: &S3Settings) -> AmazonS3Builder {
             .with_endpoint(address)
             .with_allow_http(endpoint.is_plain());
     }
-    match &settings.credentials {
+    match settings.credentials {
         S3Credentials::Instance => builder,
         S3Credentials::Keys {
             access_key_id,

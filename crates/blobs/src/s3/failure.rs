@@ -107,6 +107,15 @@ fn of_transport(error: &HttpError) -> Failure {
 
 /// `answer` is a status code, its name and the body: XML with a code of S3.
 fn of_status(answer: &str) -> Failure {
+    let mut failure = classify(answer);
+    if let Failure::Unavailable { detail, .. } = &mut failure {
+        let status = answer.get(..3).unwrap_or_default();
+        *detail = Some(format!("status {status} {}", error_code(answer)).into());
+    }
+    failure
+}
+
+fn classify(answer: &str) -> Failure {
     let status: u16 = answer.get(..3).and_then(|it| it.parse().ok()).unwrap_or(0);
     let code = error_code(answer);
     match (status, code) {

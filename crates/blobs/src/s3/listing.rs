@@ -3,16 +3,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::client::Client;
+use super::blocking::BlockingClient;
 use super::failure::Failure;
-use super::runtime::OwnRuntime;
 use crate::ObjectEntry;
 
 /// What a server puts in one answer.
@@ -21,8 +19,7 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct Listing<'s> {
-    runtime: &'s OwnRuntime,
-    client: Arc<Client>,
+    client: &'s BlockingClient,
     folders: VecDeque<Path>,
     /// The last key that was met in the first of the folders.
     after: Option<Path>,
@@ -30,10 +27,9 @@ pub(super) struct Listing<'s> {
 }
 
 impl<'s> Listing<'s> {
-    pub(super) fn new(runtime: &'s OwnRuntime, client: Arc<Client>) -> Self {
+    pub(super) fn new(client: &'s BlockingClient) -> Self {
         Self {
-            runtime,
-            folders: client.names.folders().into(),
+            folders: client.local().names.folders().into(),
             client,
             after: None,
             page: VecDeque::new(),
@@ -41,8 +37,8 @@ impl<'s> Listing<'s> {
     }
 
     fn next_page(&mut self, folder: Path) -> io::Result<()> {
-        let (client, after) = (Arc::clone(&self.client), self.after.take());
-        let page = self.runtime.run(async move {
+        let after = self.after.take();
+        let page = self.client.request(|client| async move {
             let request = || async {
                 let keys = match &after {
                     Some(after) => client.s3.list_with_offset(Some(&folder), after),
@@ -52,7 +48,7 @@ impl<'s> Listing<'s> {
                 Ok::<_, Failure>(page)
             };
             client.retry(PAGE_TIMEOUT, request).await
-        })??;
+        })?;
         self.after = page.last().map(|last| last.location.clone());
         if page.len() < PAGE_KEYS {
             self.after = None;
@@ -69,11 +65,11 @@ impl Iterator for Listing<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(object) = self.page.pop_front() {
-                if let Some(id) = self.client.names.parse(&object.location) {
+                if let Some(id) = self.client.local().names.parse(&object.location) {
                     return Some(Ok(ObjectEntry {
                         id,
                         size: object.size,
-                        written: self.client.local_time(object.last_modified),
+                        written: self.client.local().local_time(object.last_modified),
                     }));
                 }
                 continue;

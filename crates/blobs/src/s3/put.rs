@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use tempfile::TempPath;
 
-use super::S3Storage;
+use super::blocking::BlockingClient;
 use super::cache::{Cache, hash_file};
 use super::client::{Client, checksum_attributes};
 use super::failure::Failure;
@@ -20,77 +20,83 @@ use crate::ObjectId;
 /// How many files of one staging are put at a time; all stagings together share the permits of the [`Client`].
 const PARALLEL_FILES: usize = 8;
 
-/// A file on its way to the bucket.
-struct OnTheWay {
+/// A file that is about to be put.
+struct PendingFile {
     id: ObjectId,
     file: TempPath,
     hash: blake3::Hash,
     length: u64,
 }
 
-impl S3Storage {
-    /// Puts sealed spool files, and moves them into the cache.
-    pub(super) fn put_files(&self, objects: Vec<(ObjectId, TempPath)>) -> Result<(), Failure> {
-        let mut files = Vec::with_capacity(objects.len());
-        for (id, file) in objects {
-            let (hash, length) = hash_file(&File::open(&file)?)?;
-            files.push(OnTheWay {
-                id,
-                file,
-                hash,
-                length,
-            });
-        }
-        let put = |client: Arc<Client>| async move {
-            put_all(&client, &files).await?;
-            Ok(files)
-        };
-        for put in self.request(put)? {
-            keep(&self.cache, put.id, put.hash, put.length, Ok(put.file));
-        }
-        Ok(())
-    }
-
-    /// Puts a pack that several stagings share.
-    pub(super) fn put_shared(&self, id: ObjectId, body: Bytes) -> Result<(), Failure> {
-        let (hash, sent) = (blake3::hash(&body), body.clone());
-        let put = |client: Arc<Client>| async move {
-            let _permit = client.body_permit(sent.len() as u64).await?;
-            let key = client.names.object(id);
-            let outcome = client.put(&key, sent, &checksum_attributes(&hash)).await;
-            if outcome.is_err() {
-                // It may be there all the same, and no staging will name it.
-                let _ = client.delete(&key).await;
-            }
-            outcome
-        };
-        self.request(put)?;
-        let file = self.cache.create_temporary().and_then(|file| {
-            fs::write(&file, &body)?;
-            Ok(file.into_temp_path())
+/// Puts sealed spool files, and moves them into the cache.
+pub(super) fn put_files(
+    client: &BlockingClient,
+    cache: &Cache,
+    objects: Vec<(ObjectId, TempPath)>,
+) -> Result<(), Failure> {
+    let mut files = Vec::with_capacity(objects.len());
+    for (id, file) in objects {
+        let (hash, length) = hash_file(&File::open(&file)?)?;
+        files.push(PendingFile {
+            id,
+            file,
+            hash,
+            length,
         });
-        keep(&self.cache, id, hash, body.len() as u64, file);
-        Ok(())
     }
+    let put = |client: Arc<Client>| async move {
+        put_all(&client, &files).await?;
+        Ok(files)
+    };
+    for put in client.request(put)? {
+        keep(cache, put.id, put.hash, put.length, Ok(put.file));
+    }
+    Ok(())
+}
+
+/// Puts a pack that several stagings share.
+pub(super) fn put_shared(
+    client: &BlockingClient,
+    cache: &Cache,
+    id: ObjectId,
+    body: Bytes,
+) -> Result<(), Failure> {
+    let (hash, sent) = (blake3::hash(&body), body.clone());
+    let put = |client: Arc<Client>| async move {
+        let _permit = client.body_permit(sent.len() as u64).await?;
+        let key = client.names.object(id);
+        let outcome = client.put(&key, sent, &checksum_attributes(&hash)).await;
+        if outcome.is_err() {
+            // It may be there all the same, and no staging will name it.
+            let _ = client.delete(&key).await;
+        }
+        outcome
+    };
+    client.request(put)?;
+    let file = cache.create_temporary().and_then(|file| {
+        fs::write(&file, &body)?;
+        Ok(file.into_temp_path())
+    });
+    keep(cache, id, hash, body.len() as u64, file);
+    Ok(())
 }
 
 /// After a failure what has begun is ended, so that no upload in parts stays behind, and nothing else begins.
-async fn put_all(client: &Client, files: &[OnTheWay]) -> Result<(), Failure> {
+async fn put_all(client: &Client, files: &[PendingFile]) -> Result<(), Failure> {
     let stopped = AtomicBool::new(false);
     let puts: Vec<_> = files
         .iter()
         .map(|it| put_one(client, it, &stopped))
         .collect();
-    let failed = stream::iter(puts)
+    let outcomes: Vec<_> = stream::iter(puts)
         .buffer_unordered(PARALLEL_FILES)
-        .filter_map(async |outcome| outcome.err())
-        .collect::<Vec<_>>()
+        .collect()
         .await;
-    // The first one is the cause of the others.
-    failed.into_iter().next().map_or(Ok(()), Err)
+    // The first failure is the cause of the others.
+    outcomes.into_iter().collect()
 }
 
-async fn put_one(client: &Client, it: &OnTheWay, stopped: &AtomicBool) -> Result<(), Failure> {
+async fn put_one(client: &Client, it: &PendingFile, stopped: &AtomicBool) -> Result<(), Failure> {
     if stopped.load(Ordering::Relaxed) {
         return Ok(());
     }

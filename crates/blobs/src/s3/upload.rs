@@ -80,7 +80,7 @@ async fn put_parts(
 ) -> Result<(), Failure> {
     let part_bytes = PART_BYTES.max(file.length.div_ceil(MAX_PARTS));
     let starts = (0..file.length.div_ceil(part_bytes)).map(|index| index * part_bytes);
-    let put = async |(index, start): (usize, u64)| {
+    let put = |(index, start): (usize, u64)| async move {
         let length = part_bytes.min(file.length - start);
         let _permit = client.body_permit(length).await?;
         check_stopped(stopped)?;
@@ -109,9 +109,11 @@ async fn put_part(
         let payload = PutPayload::from(body.clone());
         Ok(client.s3.put_part(key, upload, index, payload).await?)
     };
-    client
-        .retry(upload_timeout(body.len() as u64), request)
-        .await
+    let limit = upload_timeout(body.len() as u64);
+    match client.retry(limit, request).await {
+        Err(Failure::Missing) => Err(lost_upload()),
+        outcome => outcome,
+    }
 }
 
 /// When the answer of a completion that succeeded gets lost, the next attempt finds no upload any more, but the
@@ -129,10 +131,17 @@ async fn complete(
         Ok(())
     };
     match client.retry(upload_timeout(length), request).await {
-        Err(Failure::Missing) if client.length(key).await? == length => Ok(()),
-        Err(Failure::Missing) => Err(Failure::transient("it lost the parts of an upload")),
+        Err(Failure::Missing) => match client.length(key).await {
+            Ok(found) if found == length => Ok(()),
+            Ok(_) | Err(Failure::Missing) => Err(lost_upload()),
+            Err(failure) => Err(failure),
+        },
         outcome => outcome,
     }
+}
+
+fn lost_upload() -> Failure {
+    Failure::transient("it lost the parts of an upload")
 }
 
 fn check_stopped(stopped: &AtomicBool) -> Result<(), Failure> {

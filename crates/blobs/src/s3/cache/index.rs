@@ -18,7 +18,7 @@ pub(super) struct Entry {
     last_use: u64,
 }
 
-/// Least recently used goes first. `bytes + reserved` stays below the capacity, as far as there is something to evict.
+/// Least recently used goes first.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     entries: HashMap<ObjectId, Entry, RandomState>,
@@ -87,8 +87,26 @@ impl Index {
     /// Takes room for an object that arrives; returns what has to go for it.
     pub(super) fn reserve(&mut self, size: u64, capacity: u64) -> Vec<(ObjectId, Entry)> {
         self.reserved += size;
+        self.evict(capacity.saturating_sub(self.reserved))
+    }
+
+    /// Adds an object that has arrived in reserved room. Others that arrive at the same time may have taken more than
+    /// there is: then something goes, but not this one.
+    pub(super) fn insert_reserved(
+        &mut self,
+        id: ObjectId,
+        hash: blake3::Hash,
+        size: u64,
+        capacity: u64,
+    ) -> Vec<(ObjectId, Entry)> {
+        self.release(size);
+        self.insert(id, hash, size, true);
+        self.evict(capacity)
+    }
+
+    fn evict(&mut self, capacity: u64) -> Vec<(ObjectId, Entry)> {
         let mut evicted = Vec::new();
-        while self.bytes.saturating_add(self.reserved) > capacity {
+        while self.bytes > capacity {
             let Some((_, &id)) = self.by_use.first_key_value() else {
                 break;
             };

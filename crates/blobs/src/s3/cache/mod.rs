@@ -15,7 +15,7 @@ mod index;
 mod verify;
 
 use std::fs::{self, DirBuilder, DirEntry, File};
-use std::io::{self, ErrorKind, Seek};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +24,8 @@ use std::sync::{Mutex, MutexGuard};
 use estrade_model::sync::MutexExt;
 use tempfile::{NamedTempFile, TempPath};
 
-use super::CacheStats;
 use super::flights::Fetched;
+use crate::storage::CacheStats;
 use crate::{ObjectId, UniqueId};
 use index::{Entry, Index};
 pub(super) use verify::hash_file;
@@ -63,11 +63,12 @@ impl Cache {
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
         };
-        let is_same = cache.is_of(bucket)?;
-        for (id, hash, size) in cache.scan(is_same)? {
-            cache.lock().insert(id, hash, size, false);
+        if cache.is_of(bucket)? {
+            for (id, hash, size) in cache.scan()? {
+                cache.lock().insert(id, hash, size, false);
+            }
+            drop(cache.reserve(0));
         }
-        drop(cache.reserve(0));
         Ok(cache)
     }
 
@@ -80,8 +81,16 @@ impl Cache {
         }
     }
 
-    /// Notes which bucket this is a cache of, once that is known to be ours.
+    /// Notes which bucket this is a cache of, once that is known to be ours. What is left of another one goes.
     pub(super) fn set_bucket(&self, bucket: &str) -> io::Result<()> {
+        if self.is_of(bucket)? {
+            return Ok(());
+        }
+        for folder in [PACKS, FILES] {
+            for entry in fs::read_dir(self.root.join(folder))? {
+                remove_file(&entry?.path())?;
+            }
+        }
         let temporary = self.create_temporary()?;
         fs::write(&temporary, bucket)?;
         temporary.persist(self.root.join(BUCKET))?;
@@ -116,12 +125,16 @@ impl Cache {
         };
         if !entry.is_verified {
             let path = self.path(id, &entry.hash);
-            let is_intact =
+            let compared =
                 File::open(&path).and_then(|file| verify::is_intact(&file, entry.size, entry.hash));
-            if !is_intact.unwrap_or(false) {
-                tracing::warn!(object = %id, "fetch a cached object anew: it is damaged");
-                self.forget(id, &entry)?;
-                return Ok(None);
+            match compared {
+                Ok(true) => {}
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(false) | Err(_) => {
+                    tracing::warn!(object = %id, "fetch a cached object anew: it is damaged");
+                    self.forget(id, &entry)?;
+                    return Ok(None);
+                }
             }
             self.lock().set_verified(id, entry.generation);
         }
@@ -139,12 +152,7 @@ impl Cache {
         }
         let evicted = self.lock().reserve(size, self.capacity);
         let reservation = Reservation { cache: self, size };
-        for (id, entry) in evicted {
-            self.evictions.fetch_add(1, Ordering::Relaxed);
-            if let Err(error) = remove_file(&self.path(id, &entry.hash)) {
-                tracing::warn!(object = %id, %error, "cannot remove a cached object");
-            }
-        }
+        self.remove_evicted(evicted);
         Some(reservation)
     }
 
@@ -156,15 +164,14 @@ impl Cache {
         file: TempPath,
         reservation: Option<Reservation<'_>>,
     ) -> io::Result<Fetched> {
-        let Some(reservation) = reservation else {
+        let Some(mut reservation) = reservation else {
             return Ok(Fetched::Unkept(file));
         };
         let path = self.path(id, hash);
         file.persist(&path).map_err(|refused| refused.error)?;
-        let size = reservation.size;
-        // In this order, so that others do not find the room free in between.
-        self.lock().insert(id, *hash, size, true);
-        drop(reservation);
+        let size = std::mem::take(&mut reservation.size);
+        let evicted = self.lock().insert_reserved(id, *hash, size, self.capacity);
+        self.remove_evicted(evicted);
         Ok(Fetched::Cached(path))
     }
 
@@ -186,6 +193,15 @@ impl Cache {
         }
     }
 
+    fn remove_evicted(&self, evicted: Vec<(ObjectId, Entry)>) {
+        for (id, entry) in evicted {
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = remove_file(&self.path(id, &entry.hash)) {
+                tracing::warn!(object = %id, %error, "cannot remove a cached object");
+            }
+        }
+    }
+
     fn find(&self, id: ObjectId) -> Option<Entry> {
         self.lock().find(id)
     }
@@ -193,8 +209,7 @@ impl Cache {
     /// A file that is gone, or has another length, is forgotten: somebody was in the directory.
     fn open_file(&self, id: ObjectId, entry: &Entry) -> io::Result<Option<File>> {
         match File::open(self.path(id, &entry.hash)) {
-            Ok(mut file) if file.metadata()?.len() == entry.size => {
-                file.rewind()?;
+            Ok(file) if file.metadata()?.len() == entry.size => {
                 self.hits.fetch_add(1, Ordering::Relaxed);
                 Ok(Some(file))
             }
@@ -224,21 +239,19 @@ impl Cache {
             .join(format!("{id}-{}", hash.to_hex()))
     }
 
-    /// What an earlier process cached, in the order in which it arrived. What is of no use is removed.
-    fn scan(&self, is_same_bucket: bool) -> io::Result<Vec<(ObjectId, blake3::Hash, u64)>> {
+    /// What an earlier process cached, in the order in which it arrived.
+    fn scan(&self) -> io::Result<Vec<(ObjectId, blake3::Hash, u64)>> {
         let mut found = Vec::new();
         let kinds: [(_, fn(UniqueId) -> ObjectId); 2] =
             [(PACKS, ObjectId::Pack), (FILES, ObjectId::File)];
         for (folder, kind) in kinds {
             for entry in fs::read_dir(self.root.join(folder))? {
                 let entry = entry?;
-                match parse_name(&entry).filter(|_| is_same_bucket) {
-                    Some((id, hash)) => {
-                        let metadata = entry.metadata()?;
-                        found.push((metadata.modified()?, (kind(id), hash, metadata.len())));
-                    }
-                    None => drop(remove_file(&entry.path())?),
-                }
+                let Some((id, hash)) = parse_name(&entry) else {
+                    continue;
+                };
+                let metadata = entry.metadata()?;
+                found.push((metadata.modified()?, (kind(id), hash, metadata.len())));
             }
         }
         found.sort_by_key(|(arrived, _)| *arrived);
