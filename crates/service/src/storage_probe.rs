@@ -4,7 +4,7 @@
 //! cached and does everything but deploys, and a load balancer that took every node out would turn a part of an outage
 //! into a whole one.
 
-use estrade_blobs::{BlobError, BlobLocation, BlobStore, CacheStats, Digest, StoredBlob, UniqueId};
+use estrade_blobs::{BlobError, BlobStore, CacheStats};
 use estrade_model::error::error_chain;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub fn run(probe: Arc<StorageProbe>, stop: CancellationToken) -> BoxFuture<'stat
             .is_some()
         {
             let blobs = probe.blobs.clone();
-            let asked = tokio::task::spawn_blocking(move || ask(&blobs));
+            let asked = tokio::task::spawn_blocking(move || blobs.probe_storage());
             let Some(asked) = stop.run_until_cancelled(asked).await else {
                 return;
             };
@@ -103,15 +103,4 @@ pub fn run(probe: Arc<StorageProbe>, stop: CancellationToken) -> BoxFuture<'stat
             }
         }
     })
-}
-
-/// Asks for an object that nobody has. That it is missing is an answer, and no cache can give it.
-fn ask(blobs: &BlobStore) -> Result<(), BlobError> {
-    let id = UniqueId::new()?;
-    let nothing = StoredBlob {
-        digest: Digest::of(b""),
-        size: 1,
-        location: BlobLocation::File { id },
-    };
-    blobs.read(&nothing).map(drop)
 }

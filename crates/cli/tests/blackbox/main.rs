@@ -9,7 +9,6 @@
 
 mod administration;
 mod bucket;
-mod bucket_support;
 mod client;
 mod configuration_document;
 mod containers;

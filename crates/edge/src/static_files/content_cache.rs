@@ -8,6 +8,7 @@
 //! bucket would take the most wanted objects for the least used.
 
 use crate::id_table::IdTable;
+use crate::static_files::content_error::ContentError;
 use crate::static_files::content_fetch::Fetches;
 use crate::static_files::site::ContentLocation;
 use bytes::Bytes;
@@ -70,32 +71,6 @@ impl OpenFile {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-/// Why there is no content.
-#[derive(Debug, Clone)]
-pub enum ContentError {
-    /// The object that should hold it is not there.
-    Missing,
-    /// It is not on this node's disk, and too many requests wait for such, or this one has waited for too long.
-    Busy,
-    /// It could not be read.
-    Failed(Arc<BlobError>),
-}
-
-impl From<BlobError> for ContentError {
-    fn from(error: BlobError) -> Self {
-        match error {
-            BlobError::Missing => Self::Missing,
-            other => Self::Failed(Arc::new(other)),
-        }
-    }
-}
-
-impl From<io::Error> for ContentError {
-    fn from(error: io::Error) -> Self {
-        BlobError::from(error).into()
     }
 }
 

@@ -11,7 +11,7 @@
 //! that two sites share is fetched in the turn of whoever comes first, not behind everything else that one of them
 //! waits for.
 
-use crate::static_files::content_cache::ContentError;
+use crate::static_files::content_error::ContentError;
 use estrade_blobs::{BlobError, BlobStore, ObjectId};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;

@@ -1,7 +1,8 @@
 //! Responding from the files of a release.
 
 use crate::static_files::cache_control::{cache_control, is_hashed};
-use crate::static_files::content_cache::{Content, ContentCache, ContentError};
+use crate::static_files::content_cache::{Content, ContentCache};
+use crate::static_files::content_error::ContentError;
 use crate::static_files::error_pages::Page;
 use crate::static_files::live_site::LiveSite;
 use crate::static_files::media_type::media_type;

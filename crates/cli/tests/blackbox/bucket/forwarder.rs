@@ -22,7 +22,7 @@ impl Bucket {
                 .unwrap_or_else(|_| panic!("{name} is not set: run the tests with ./test"))
         };
         Self {
-            endpoint: variable("ESTRADE_TEST_S3"),
+            endpoint: variable("ESTRADE_TEST_S3_ENDPOINT"),
             access_key_id: variable("ESTRADE_TEST_S3_KEY"),
             secret_access_key: variable("ESTRADE_TEST_S3_SECRET"),
             url: format!(

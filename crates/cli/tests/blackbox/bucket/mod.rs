@@ -1,11 +1,13 @@
 //! Two servers on one PostgreSQL and one bucket of a real S3 server, which a forwarder can cut off.
 
-use crate::bucket_support::{Bucket, Forwarder};
-use crate::support::{ADMIN, ApiResponse, Home, Postgres, Server, TIMEOUT, text};
-use estrade_testkit::{eventually_or, free_port};
+mod cluster;
+mod forwarder;
+
+use crate::support::{ADMIN, Home, Server, text};
+use cluster::Cluster;
+use forwarder::Bucket;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use std::cell::RefCell;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -13,183 +15,6 @@ use std::time::{Duration, Instant};
 const LARGE_BYTES: usize = 3_000_000;
 /// A deploy during an outage is refused within this time, also the first one.
 const MAX_REFUSAL_TIME: Duration = Duration::from_secs(30);
-
-/// A server with a port for its sites.
-struct Node {
-    home: Home,
-    edge: u16,
-    server: Option<Server>,
-}
-
-impl Node {
-    fn new(home: Home) -> Self {
-        Self {
-            home,
-            edge: free_port(),
-            server: None,
-        }
-    }
-
-    fn start(&mut self, token: Option<&str>) {
-        let edge = format!("127.0.0.1:{}", self.edge);
-        let command = self.home.command([
-            "serve",
-            "--platform-listen",
-            "127.0.0.1:0",
-            "--ai-listen",
-            "127.0.0.1:0",
-            "--edge-listen",
-            &edge,
-        ]);
-        let mut server = Server::start_by(&self.home, command);
-        if let Some(token) = token {
-            token.clone_into(&mut server.token);
-        }
-        self.server = Some(server);
-    }
-
-    fn restart(&mut self) {
-        let token = self.token();
-        self.stop();
-        self.start(Some(&token));
-    }
-
-    fn stop(&mut self) {
-        self.server.take().unwrap().stop();
-    }
-
-    fn server(&self) -> &Server {
-        self.server.as_ref().unwrap()
-    }
-
-    fn token(&self) -> String {
-        self.server().token.clone()
-    }
-
-    fn request(&self, method: Method, project: &str, path: &str) -> reqwest::RequestBuilder {
-        let url = format!("http://127.0.0.1:{}{path}", self.edge);
-        let host = format!("{project}.localhost:{}", self.edge);
-        let request = self.server().client.request(method, url);
-        request.header("host", host)
-    }
-
-    /// What a visitor gets: the status and the body.
-    async fn visit(&self, project: &str, path: &str) -> (u16, String) {
-        let response = self.request(Method::GET, project, path).send();
-        let response = response.await.unwrap();
-        let status = response.status().as_u16();
-        (status, response.text().await.unwrap())
-    }
-
-    async fn deploy(&self, project: &str, files: Value) -> ApiResponse {
-        let path = format!("/v2/projects/{project}/releases");
-        let body = json!({"files": files});
-        self.server().platform(Method::POST, &path, body).await
-    }
-
-    /// Deploys and waits until it serves; the release.
-    async fn deploy_site(&self, project: &str, files: Value) -> String {
-        let made = self.deploy(project, files).await;
-        let release = text(&made.assert(201).json()["releaseID"]);
-        self.await_ready(&release).await;
-        release
-    }
-
-    async fn await_ready(&self, release: &str) {
-        let path = format!("/v1/releases/{release}?wait=READY&timeout=15");
-        let read = self.server().platform(Method::GET, &path, Value::Null);
-        let read = read.await.assert(200).json();
-        let release = &read["release"];
-        let log = self.server().log();
-        assert_eq!(release["state"], "READY", "{read}\n{log}");
-    }
-
-    /// Waits until visitors get this.
-    async fn await_content(&self, project: &str, path: &str, expected: &str) {
-        let found = RefCell::new(None);
-        eventually_or(
-            || format!("{:?}\n{}", found.borrow(), self.server().log()),
-            || async {
-                let now = self.visit(project, path).await;
-                let is_so = now == (200, expected.to_owned());
-                found.replace(Some((now.0, now.1.len())));
-                is_so
-            },
-        )
-        .await;
-    }
-
-    /// Waits until `/readyz` says this of the storage; it must say that the node is ready all the time.
-    async fn await_storage(&self, expected: &str) {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            let path = "/readyz";
-            let ready = self.server().platform(Method::GET, path, Value::Null).await;
-            let ready = ready.assert(200).json();
-            if ready["storage"] == expected {
-                return;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{ready}\n{}",
-                self.server().log()
-            );
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    async fn metric(&self, name: &str) -> u64 {
-        let metrics = self.server().platform(Method::GET, "/metrics", Value::Null);
-        let metrics = metrics.await.assert(200).text.clone();
-        let line = metrics.lines().find(|line| {
-            line.strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with(' '))
-        });
-        let line = line.unwrap_or_else(|| panic!("{name} is not in {metrics}"));
-        line.rsplit_once(' ').unwrap().1.parse().unwrap()
-    }
-}
-
-/// Two nodes that share everything but their data directories.
-struct Cluster {
-    database: Postgres,
-    _key: tempfile::TempDir,
-    forwarder: Forwarder,
-    a: Node,
-    b: Node,
-}
-
-impl Cluster {
-    async fn start() -> Self {
-        let (database, bucket) = (Postgres::create().await, Bucket::of_test());
-        let forwarder = Forwarder::start(&bucket.endpoint).await;
-        let key = tempfile::TempDir::new().unwrap();
-        let path = key.path().join("master.key");
-        let home = || {
-            let home = bucket.configure(Home::new(), forwarder.url());
-            Node::new(
-                home.with("ESTRADE_DATABASE_URL", &*database.url)
-                    .with("ESTRADE_MASTER_KEY_FILE", path.to_str().unwrap()),
-            )
-        };
-        let (mut a, mut b) = (home(), home());
-        a.start(None);
-        b.start(Some(&a.token()));
-        Self {
-            database,
-            _key: key,
-            forwarder,
-            a,
-            b,
-        }
-    }
-
-    async fn stop(mut self) {
-        self.a.stop();
-        self.b.stop();
-        self.database.drop().await;
-    }
-}
 
 /// A small page and a large file.
 fn site(version: &str) -> Value {
@@ -338,8 +163,8 @@ async fn a_release_that_was_accepted_before_an_outage_waits_and_is_not_failed() 
     ));
     let upload = upload
         .bearer_auth(&a.server().token)
-        .header("content-type", "application/gzip")
-        .body(archive());
+        .header("content-type", "multipart/form-data; boundary=x-y-z")
+        .body(form(&archive()));
     let sent = upload.send().await.unwrap();
     let status = sent.status();
     let sent = sent.text().await.unwrap();
@@ -372,6 +197,12 @@ async fn a_release_that_was_accepted_before_an_outage_waits_and_is_not_failed() 
             .await;
     }
     cluster.stop().await;
+}
+
+/// The form of an upload.
+fn form(archive: &[u8]) -> Vec<u8> {
+    let head = "--x-y-z\r\nContent-Disposition: form-data; name=\"file\"; filename=\"site.tar.gz\"\r\n\r\n";
+    [head.as_bytes(), archive, b"\r\n--x-y-z--\r\n"].concat()
 }
 
 /// A site as `.tar.gz`.
