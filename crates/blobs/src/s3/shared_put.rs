@@ -213,14 +213,14 @@ mod tests {
         let released = Mutex::new(released);
         thread::scope(|scope| {
             for _ in 0..MAX_TURNS {
-                let slow = |_, _| {
+                let released = &released;
+                let slow = move |_, _| {
                     let _ = released.lock_ignoring_poison().recv();
                     Ok(())
                 };
-                scope.spawn(|| shared.append(b"slow", &mut |_| {}, slow));
-                let count = || shared.lock().turns;
-                let before = count();
-                while count() == before && before < MAX_TURNS {
+                let (shared, before) = (&shared, shared.lock().turns);
+                scope.spawn(move || shared.append(b"slow", &mut |_| {}, slow));
+                while shared.lock().turns == before {
                     thread::yield_now();
                 }
             }

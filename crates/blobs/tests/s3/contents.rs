@@ -68,7 +68,8 @@ fn stagings_at_the_same_moment_share_puts() {
     requests.delay(Duration::from_millis(200));
     let contents: Vec<_> = (0..40).map(|seed| bytes(1000, seed)).collect();
     let blobs: Vec<_> = thread::scope(|scope| {
-        let add = |content| scope.spawn(|| node.add(&[content])[0]);
+        let node = &node;
+        let add = |content| scope.spawn(move || node.add(&[content])[0]);
         let adding: Vec<_> = contents.iter().map(|it| add(it.as_slice())).collect();
         adding.into_iter().map(|it| it.join().unwrap()).collect()
     });
