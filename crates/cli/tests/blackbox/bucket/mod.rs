@@ -38,7 +38,7 @@ fn large(version: &str) -> String {
     text
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_node_receives_every_node_serves() {
     let cluster = Cluster::start().await;
     let (a, b) = (&cluster.a, &cluster.b);
@@ -87,7 +87,7 @@ async fn what_one_node_receives_every_node_serves() {
     cluster.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_of_the_bucket_stops_deploys_and_nothing_else() {
     let mut cluster = Cluster::start().await;
     let (a, b) = (&cluster.a, &cluster.b);
@@ -152,7 +152,7 @@ async fn an_outage_of_the_bucket_stops_deploys_and_nothing_else() {
     cluster.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_was_accepted_before_an_outage_waits_and_is_not_failed() {
     let cluster = Cluster::start().await;
     let (a, b) = (&cluster.a, &cluster.b);
@@ -218,7 +218,7 @@ fn archive() -> Vec<u8> {
     packed.unwrap().stdout
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_that_cannot_be_used_is_refused_with_the_reason() {
     let bucket = Bucket::of_test();
     let start = |home: Home| {
