@@ -59,9 +59,9 @@ pub(super) fn put_shared(
     client: &BlockingClient,
     cache: &Cache,
     id: ObjectId,
-    body: Bytes,
+    body: &Bytes,
 ) -> Result<(), Failure> {
-    let (hash, sent) = (blake3::hash(&body), body.clone());
+    let (hash, sent) = (blake3::hash(body), body.clone());
     let put = |client: Arc<Client>| async move {
         let _permit = client.body_permit(sent.len() as u64).await?;
         let key = client.names.object(id);
@@ -74,7 +74,7 @@ pub(super) fn put_shared(
     };
     client.request(put)?;
     let file = cache.create_temporary().and_then(|file| {
-        fs::write(&file, &body)?;
+        fs::write(&file, body)?;
         Ok(file.into_temp_path())
     });
     keep(cache, id, hash, body.len() as u64, file);

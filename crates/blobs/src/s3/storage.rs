@@ -89,7 +89,7 @@ impl ObjectStorage for S3Storage {
         reserved: &mut dyn FnMut(ObjectId),
     ) -> io::Result<PackPart> {
         let put =
-            |pack, body| put::put_shared(&self.client, &self.cache, ObjectId::Pack(pack), body);
+            |pack, body| put::put_shared(&self.client, &self.cache, ObjectId::Pack(pack), &body);
         Ok(self.shared.append(bytes, reserved, put)?)
     }
 

@@ -9,7 +9,7 @@ use estrade_blobs::{BlobError, ObjectId, StoredBlob};
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 
-use crate::support::{Bucket, bytes};
+use crate::support::{Bucket, bytes, raw_client};
 use crate::{LARGE, MEBIBYTE};
 
 #[test]
@@ -140,7 +140,7 @@ async fn overwrite(
     let name = Attribute::Metadata("blake3".into());
     let attributes = hash.map(|it| (name, it.to_hex().to_string()));
     let options = PutOptions::from(Attributes::from_iter(attributes));
-    let (raw, key) = (bucket.raw(), key(bucket, blob));
+    let (raw, key) = (raw_client(), key(bucket, blob));
     let put = raw.put_opts(&key, PutPayload::from(content), options).await;
     put.unwrap();
 }
@@ -173,7 +173,7 @@ async fn an_object_that_is_damaged_in_the_bucket_is_not_served() {
     )
     .await;
     node.store().verify(&blob).unwrap();
-    bucket.raw().delete(&key(&bucket, &blob)).await.unwrap();
+    raw_client().delete(&key(&bucket, &blob)).await.unwrap();
     let cold = bucket.node();
     assert!(matches!(
         cold.store().open_object(id),

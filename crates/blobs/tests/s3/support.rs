@@ -4,7 +4,6 @@ use std::env;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use estrade_blobs::{
@@ -44,9 +43,9 @@ impl Bucket {
         self.node_with(ROOMY, None)
     }
 
-    pub(crate) fn node_with(&self, cache_bytes: u64, via: Option<Arc<Forwarder>>) -> Node {
+    pub(crate) fn node_with(&self, cache_bytes: u64, via: Option<&Forwarder>) -> Node {
         let disk = TempDir::new().unwrap();
-        let settings = self.settings(disk.path(), cache_bytes, via.as_deref());
+        let settings = self.settings(disk.path(), cache_bytes, via);
         let store = BlobStore::open_s3(settings.clone(), "test").unwrap();
         Node {
             store: Some(store),
@@ -56,9 +55,9 @@ impl Bucket {
     }
 
     /// A node whose requests can be counted and cut.
-    pub(crate) fn forwarded_node(&self) -> (Node, Arc<Forwarder>) {
-        let forwarder = Arc::new(Forwarder::start(&server_address()));
-        let node = self.node_with(ROOMY, Some(Arc::clone(&forwarder)));
+    pub(crate) fn forwarded_node(&self) -> (Node, Forwarder) {
+        let forwarder = Forwarder::start(&server_address());
+        let node = self.node_with(ROOMY, Some(&forwarder));
         forwarder.forget();
         (node, forwarder)
     }
@@ -88,19 +87,19 @@ impl Bucket {
             cache_bytes,
         }
     }
+}
 
-    /// The bucket as a client sees it that is not the product.
-    pub(crate) fn raw(&self) -> AmazonS3 {
-        AmazonS3Builder::new()
-            .with_endpoint(variable("ESTRADE_TEST_S3_ENDPOINT"))
-            .with_allow_http(true)
-            .with_bucket_name(variable("ESTRADE_TEST_S3_BUCKET"))
-            .with_region("us-east-1")
-            .with_access_key_id(variable("ESTRADE_TEST_S3_KEY"))
-            .with_secret_access_key(variable("ESTRADE_TEST_S3_SECRET"))
-            .build()
-            .unwrap()
-    }
+/// The bucket as a client sees it that is not the product.
+pub(crate) fn raw_client() -> AmazonS3 {
+    AmazonS3Builder::new()
+        .with_endpoint(variable("ESTRADE_TEST_S3_ENDPOINT"))
+        .with_allow_http(true)
+        .with_bucket_name(variable("ESTRADE_TEST_S3_BUCKET"))
+        .with_region("us-east-1")
+        .with_access_key_id(variable("ESTRADE_TEST_S3_KEY"))
+        .with_secret_access_key(variable("ESTRADE_TEST_S3_SECRET"))
+        .build()
+        .unwrap()
 }
 
 fn server_address() -> String {

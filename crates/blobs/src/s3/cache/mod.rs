@@ -242,16 +242,19 @@ impl Cache {
     /// What an earlier process cached, in the order in which it arrived.
     fn scan(&self) -> io::Result<Vec<(ObjectId, blake3::Hash, u64)>> {
         let mut found = Vec::new();
-        let kinds: [(_, fn(UniqueId) -> ObjectId); 2] =
-            [(PACKS, ObjectId::Pack), (FILES, ObjectId::File)];
-        for (folder, kind) in kinds {
+        for folder in [PACKS, FILES] {
             for entry in fs::read_dir(self.root.join(folder))? {
                 let entry = entry?;
                 let Some((id, hash)) = parse_name(&entry) else {
                     continue;
                 };
+                let id = if folder == PACKS {
+                    ObjectId::Pack(id)
+                } else {
+                    ObjectId::File(id)
+                };
                 let metadata = entry.metadata()?;
-                found.push((metadata.modified()?, (kind(id), hash, metadata.len())));
+                found.push((metadata.modified()?, (id, hash, metadata.len())));
             }
         }
         found.sort_by_key(|(arrived, _)| *arrived);
