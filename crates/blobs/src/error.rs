@@ -30,6 +30,14 @@ pub enum BlobError {
     /// The directory holds the blobs of another installation.
     #[error("the blob store belongs to the installation {owner}")]
     OtherInstallation { owner: String },
+    /// The bucket did not answer in time, or refused. What the cache holds is still served.
+    #[error("the bucket is unavailable: {problem}")]
+    Unavailable {
+        /// A sentence for the operator. It holds no secret and no name that a user chose.
+        problem: String,
+        #[source]
+        source: Option<Box<dyn Error + Send + Sync>>,
+    },
     /// Any other failure of the file system.
     #[error("the blob store could not use its files")]
     Io(#[source] io::Error),

@@ -62,6 +62,7 @@ mod owner;
 mod pack;
 mod published;
 mod read;
+mod s3;
 mod shared;
 mod staging;
 mod staging_claims;
@@ -81,8 +82,9 @@ pub use location::{
 };
 pub use published::{PublishedBlobs, PublishedGuard};
 pub use read::{Part, RandomReader};
+pub use s3::{InvalidS3Endpoint, S3Credentials, S3Endpoint, S3Settings};
 pub use staging::{ContentWriter, HashedContent, Staging};
-pub use storage::{ObjectEntry, ObjectStorage};
+pub use storage::{CacheStats, ObjectEntry, ObjectStorage};
 
 use claims::Claims;
 use shared::Shared;
@@ -112,6 +114,11 @@ impl BlobStore {
         installation: &str,
     ) -> Result<Self, BlobError> {
         owner::claim(&*storage, installation)?;
+        Ok(Self::of_owned(storage, installation))
+    }
+
+    /// The store in a storage that belongs to `installation`.
+    fn of_owned(storage: Arc<dyn ObjectStorage>, installation: &str) -> Self {
         let inner = Shared {
             storage,
             installation: installation.to_owned(),
@@ -119,9 +126,23 @@ impl BlobStore {
             wanted: Claims::default(),
             orphans: Mutex::default(),
         };
-        Ok(Self {
+        Self {
             inner: Arc::new(inner),
-        })
+        }
+    }
+
+    /// Opens the store in a bucket, with a cache on this node's disk.
+    ///
+    /// It asks the bucket whose it is. A node that has used this bucket before opens it also while the bucket does
+    /// not answer, and serves what its cache holds; else that is [`BlobError::Unavailable`].
+    pub fn open_s3(settings: S3Settings, installation: &str) -> Result<Self, BlobError> {
+        let storage = s3::S3Storage::open(settings, installation)?;
+        Ok(Self::of_owned(Arc::new(storage), installation))
+    }
+
+    /// How the cache of a bucket does; none for a local directory.
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.inner.storage.cache_stats()
     }
 
     /// Whether an installation has used the store in the local directory `root`: it has an owner, or contents.
@@ -141,6 +162,12 @@ impl BlobStore {
     pub fn probe_write(&self) -> Result<(), BlobError> {
         let mut file = self.inner.storage.create_spool()?;
         Ok(file.write_all(&vec![0; PROBE_BYTES])?)
+    }
+
+    /// Asks the storage for its owner's record: fails with [`BlobError::Unavailable`] while a bucket does not answer.
+    pub fn probe_storage(&self) -> Result<(), BlobError> {
+        self.inner.storage.read_record(storage::Record::Owner)?;
+        Ok(())
     }
 
     /// Begins to collect contents, together at most `max_total` bytes.

@@ -26,7 +26,8 @@ impl BlobStore {
         self.inner.storage.open_local(id).map_err(read_error)
     }
 
-    /// Reads a small content (below [`MIN_LARGE_BYTES`]) into memory.
+    /// Reads a small content (below [`MIN_LARGE_BYTES`]) into memory; [`BlobError::Damaged`] if it is not what its hash
+    /// says, since a range of an object comes without a checksum.
     pub fn read(&self, blob: &StoredBlob) -> Result<Bytes, BlobError> {
         let max = MIN_LARGE_BYTES - 1;
         let size = match usize::try_from(blob.size) {
@@ -35,7 +36,12 @@ impl BlobStore {
         };
         let (id, offset) = (blob.location.object(), blob.location.offset());
         let content = self.inner.storage.read_range(id, offset, size);
-        content.map_err(read_error)
+        let content = content.map_err(read_error)?;
+        if Digest::of(&content) == blob.digest {
+            Ok(content)
+        } else {
+            Err(BlobError::Damaged)
+        }
     }
 
     /// Opens a content of any size; the reader ends where the content ends.

@@ -1,4 +1,5 @@
-//! The seam between the blob store and where its objects lie: a local directory today, a bucket next.
+//! The seam between the blob store and where its objects lie: a [local directory](super::LocalDirectory) or a bucket
+//! ([`open_s3`](super::BlobStore::open_s3)).
 //!
 //! Above it are contents (hashing, staging, packs, claims, the search for orphans); below it are *objects*, which
 //! have a name and bytes and nothing else. What an implementation may count on, and what it promises:
@@ -90,6 +91,11 @@ pub trait ObjectStorage: Debug + Send + Sync + 'static {
 
     /// Replaces a record as a whole. Need not be durable.
     fn replace_record(&self, record: Record, content: &[u8]) -> io::Result<()>;
+
+    /// How the cache on this node's disk does, if objects are fetched to one.
+    fn cache_stats(&self) -> Option<CacheStats> {
+        None
+    }
 }
 
 /// What a storage holds besides objects.
@@ -109,6 +115,21 @@ impl Record {
             Self::Orphans => "orphans",
         }
     }
+}
+
+/// How the cache of a bucket does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Reads that were answered from this node's disk.
+    pub hits: u64,
+    /// Reads that had to ask the bucket.
+    pub misses: u64,
+    /// Objects that made room for others.
+    pub evictions: u64,
+    /// What the cached objects take now.
+    pub bytes: u64,
+    /// How much they may take.
+    pub capacity: u64,
 }
 
 /// One pack or file as the storage has it.

@@ -1,5 +1,6 @@
 //! From the configuration to what the services and the server take.
 
+mod blobs;
 mod inference;
 
 use crate::config::{Challenge, Config, DatabaseUrl, HttpUrl, Tls, UnknownWorkspace};
@@ -22,8 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Where the installation keeps its things.
-pub fn paths(config: &Config) -> InstallationPaths {
-    InstallationPaths {
+pub fn paths(config: &Config) -> Result<InstallationPaths, OpenError> {
+    Ok(InstallationPaths {
+        blobs: blobs::blobs(config, |name| std::env::var(name).ok())?,
         data_dir: config.data_dir.clone(),
         database: match config.database() {
             DatabaseUrl::Sqlite(file) => Location::Sqlite(file),
@@ -32,7 +34,7 @@ pub fn paths(config: &Config) -> InstallationPaths {
         master_key: config.master_key_path(),
         master_key_is_given: config.master_key_file.is_some(),
         new_installation: false,
-    }
+    })
 }
 
 /// What the configuration says to the services.
@@ -173,7 +175,7 @@ fn domains(config: &Config) -> DomainSettings {
 
 /// Opens the installation that the configuration names.
 pub async fn open(config: &Config) -> Result<Arc<Core>, OpenError> {
-    open_at(&paths(config), config).await
+    open_at(&paths(config)?, config).await
 }
 
 /// Opens it at these paths.

@@ -151,7 +151,8 @@ fn config_prints_what_is_in_force_with_secrets_masked() {
         .env("ESTRADE_PLATFORM_LISTEN", "127.0.0.1:8")
         .env("ESTRADE_AI_LISTEN", "127.0.0.1:8")
         .env("ESTRADE_DATABASE_URL", "postgres://u:hunter2@h/db")
-        .env("ESTRADE_BLOBS_URL", "s3://k:hunter2@bucket/prefix")
+        .env("ESTRADE_BLOBS_URL", "s3://bucket/prefix")
+        .env("ESTRADE_BLOBS_SECRET_ACCESS_KEY", "hunter2")
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -160,7 +161,8 @@ fn config_prints_what_is_in_force_with_secrets_masked() {
     for line in [
         "data_dir = \"from-file\"",
         "database_url = \"postgres://u:***@h/db\"",
-        "url = \"s3://k:***@bucket/prefix\"",
+        "url = \"s3://bucket/prefix\"",
+        "secret_access_key = \"***\"",
         "api_key = \"***\"",
         "listen = \"127.0.0.1:7\"",
         "listen = \"127.0.0.1:8\"",

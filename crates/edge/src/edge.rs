@@ -5,6 +5,7 @@ use crate::proxy::{ProxyOptions, ProxyTarget};
 use crate::routing::route::{Live, Route, State};
 use crate::routing::route_table::Routes;
 use crate::static_files::content_cache::{Content, ContentCache, ContentCacheLimits};
+use crate::static_files::content_error::ContentError;
 use crate::static_files::error_pages::Page;
 use crate::static_files::handler::{FullFile, ServeError, StaticHandler};
 use crate::static_files::live_site::LiveSite;
@@ -21,7 +22,7 @@ use estrade_listener::UpstreamBudget;
 use estrade_model::error::error_chain;
 use estrade_model::keyed_limit::KeyedLimit;
 use estrade_model::{ProjectId, Timestamp};
-use estrade_service::{Core, Publisher, Result};
+use estrade_service::{Core, Error, Publisher, Result};
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use httpdate::HttpDate;
@@ -355,30 +356,27 @@ impl Edge {
         request: &StaticRequest<'_>,
         now: Timestamp,
     ) -> StaticResponse {
-        let outcome = match self.try_serve_files(live, request, now).await {
+        let outcome = match self.try_serve_files(route, live, request, now).await {
             // A clean-up may have moved the contents; the database knows where they are now.
-            Err(ServeError::Blob(BlobError::Missing)) => {
+            Err(ServeError::Content(ContentError::Missing)) => {
                 live.forget_site();
                 self.routes.sites().forget(live.row.release);
                 live.earlier
                     .iter()
                     .for_each(|it| self.routes.sites().forget(it.release));
-                self.try_serve_files(live, request, now).await
+                self.try_serve_files(route, live, request, now).await
             }
             other => other,
         };
         outcome.unwrap_or_else(|error| {
-            let error = match &error {
-                ServeError::Blob(error) => error_chain(error),
-                ServeError::Service(error) => error_chain(error),
-            };
-            tracing::error!(project = %route.name, release = %live.row.release, error, "cannot serve a file");
+            log_failure(route, live, &error);
             Page::Unavailable.response()
         })
     }
 
     async fn try_serve_files(
         &self,
+        route: &Route,
         live: &LiveSite,
         request: &StaticRequest<'_>,
         now: Timestamp,
@@ -390,12 +388,13 @@ impl Edge {
         } else {
             let site = self.routes.sites().get(&live.row).await;
             let Some(site) = site.map_err(ServeError::Service)? else {
-                return Err(ServeError::Blob(BlobError::Missing));
+                return Err(ServeError::Content(ContentError::Missing));
             };
             live.set_site(&site);
             site
         };
         let handler = StaticHandler {
+            project: route.project,
             live,
             site: &site,
             sites: self.routes.sites(),
@@ -417,6 +416,29 @@ impl Edge {
             }
             _ => Page::UnknownHost.response(),
         }
+    }
+}
+
+/// Logs why a file was not served. What an outage of the storage does to each request is not worth a line: the store
+/// and the fetches log it once.
+fn log_failure(route: &Route, live: &LiveSite, error: &ServeError) {
+    let (error, is_outage) = match error {
+        ServeError::Content(ContentError::Missing) => (BlobError::Missing.to_string(), false),
+        ServeError::Content(ContentError::Busy) => ("too many wait for the storage".into(), true),
+        ServeError::Content(ContentError::Failed(error)) => (
+            error_chain(&**error),
+            matches!(**error, BlobError::Unavailable { .. }),
+        ),
+        ServeError::Service(error) => (
+            error_chain(error),
+            matches!(error, Error::StorageUnavailable(_)),
+        ),
+    };
+    let (project, release) = (&*route.name, live.row.release);
+    if is_outage {
+        tracing::debug!(project, %release, error, "cannot serve a file");
+    } else {
+        tracing::error!(project, %release, error, "cannot serve a file");
     }
 }
 

@@ -12,6 +12,9 @@ use estrade_service::error::MissingFile;
 use std::borrow::Cow;
 use std::time::Duration;
 
+/// When a client should ask again for what needs a storage that does not answer.
+const STORAGE_RETRY: Duration = Duration::from_secs(5);
+
 /// Why a request gets an error.
 #[derive(Debug)]
 pub enum ApiError {
@@ -75,7 +78,7 @@ pub fn status(error: &Error) -> StatusCode {
         Error::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Error::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
         Error::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
-        Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Unavailable(_) | Error::StorageUnavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -176,7 +179,10 @@ impl ApiError {
 
     /// Writes the cause of a failure on our side to the log; the client never sees it.
     pub fn log(&self) {
-        if let Self::Service(Error::Internal(cause) | Error::Unavailable(cause)) = self {
+        if let Self::Service(
+            Error::Internal(cause) | Error::Unavailable(cause) | Error::StorageUnavailable(cause),
+        ) = self
+        {
             tracing::error!(
                 error = error_chain(cause.as_ref()),
                 code = self.code(),
@@ -189,6 +195,8 @@ impl ApiError {
         match self {
             Self::Service(Error::RateLimited(wait)) => Some(*wait),
             Self::RateLimited(limit) => Some(limit.retry_after),
+            // As long as a node rests before it asks a storage again that did not answer.
+            Self::Service(Error::StorageUnavailable(_)) => Some(STORAGE_RETRY),
             Self::Service(Error::Unavailable(_) | Error::IdempotencyInProgress)
             | Self::TooManyBodies
             | Self::BodiesFull

@@ -10,10 +10,11 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use estrade_blobs::BlobStore;
 use estrade_listener::peer::{PeerAddr, SocketPeer};
 use estrade_service::integrity::IntegrityCheck;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use serde::Serialize;
 use std::fmt;
@@ -34,6 +35,10 @@ pub struct Health {
     /// a check: restore a backup); absent where it was not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     database: Option<&'static str>,
+    /// `down` while the bucket with the files of releases does not answer: sites that this node has cached are served,
+    /// deploys get 503 `storage_unavailable`. Else `up`; absent where files lie in a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<&'static str>,
     /// `failing` while nothing can be written: the disk is full or read-only, or somebody has locked the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     writes: Option<&'static str>,
@@ -45,6 +50,7 @@ pub async fn healthz() -> Json<Health> {
     Json(Health {
         status: "ok",
         database: None,
+        storage: None,
         writes: None,
     })
 }
@@ -62,9 +68,10 @@ pub async fn ai_readyz(State(app): State<AppState>) -> Response {
 }
 
 async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
-    let (pinged, writable) = tokio::join!(
+    let (pinged, writable, bucket) = tokio::join!(
         timeout(PING_TIMEOUT, app.core.db.ping()),
-        app.services.write_probe.is_writable()
+        app.services.write_probe.is_writable(),
+        app.services.storage_probe.status()
     );
     let responds = pinged.is_ok_and(|ping| ping.is_ok());
     let (code, status, database) = match (app.is_ready(), responds && writable) {
@@ -79,6 +86,7 @@ async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
         Json(Health {
             status,
             database: Some(database),
+            storage: bucket.map(|bucket| if bucket.is_up { "up" } else { "down" }),
             writes: (responds && !writable).then_some("failing"),
         }),
     )
@@ -101,6 +109,56 @@ impl Collector for DatabaseMetrics {
         encoder
             .encode_descriptor(name, help, None, MetricType::Gauge)?
             .encode_gauge(&i64::from(self.0.is_damaged()))
+    }
+}
+
+/// This node's cache of the bucket, for Prometheus; nothing where files lie in a directory.
+#[derive(Debug)]
+pub(crate) struct BlobCacheMetrics(pub(crate) BlobStore);
+
+impl Collector for BlobCacheMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(stats) = self.0.cache_stats() else {
+            return Ok(());
+        };
+        for (name, help, count) in [
+            (
+                "estrade_blob_cache_hits",
+                "Reads of files of releases that this node's cache answered",
+                stats.hits,
+            ),
+            (
+                "estrade_blob_cache_misses",
+                "Reads of files of releases that had to ask the bucket",
+                stats.misses,
+            ),
+            (
+                "estrade_blob_cache_evictions",
+                "Objects that made room for others in this node's cache",
+                stats.evictions,
+            ),
+        ] {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        for (name, help, bytes) in [
+            (
+                "estrade_blob_cache_bytes",
+                "Bytes of objects in this node's cache",
+                stats.bytes,
+            ),
+            (
+                "estrade_blob_cache_capacity_bytes",
+                "Bytes that this node's cache may have",
+                stats.capacity,
+            ),
+        ] {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Gauge)?
+                .encode_gauge(&i64::try_from(bytes).unwrap_or(i64::MAX))?;
+        }
+        Ok(())
     }
 }
 

@@ -29,7 +29,7 @@ use estrade_listener::{Listener, ListenerOptions, Port, worker_count};
 use estrade_model::error::error_chain;
 use estrade_service::platform::containers::Reconciler;
 use estrade_service::platform::releases::{self, Worker};
-use estrade_service::{Core, Services, gc, platform::domains, write_probe};
+use estrade_service::{Core, Services, gc, platform::domains, storage_probe, write_probe};
 use estrade_store::changes;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -286,8 +286,10 @@ fn register_metrics(app: &AppState, edge: EdgeMetrics) {
     let gateway = ai::GatewayMetrics(Arc::clone(&app.gateway));
     let ledger = ai::LedgerMetrics(Arc::clone(&app.ledger));
     let database = health::DatabaseMetrics(Arc::clone(&app.services.integrity));
+    let cache = health::BlobCacheMetrics(app.core.blobs.clone());
     app.metrics.register(|registry| {
         registry.register_collector(Box::new(database));
+        registry.register_collector(Box::new(cache));
         registry.register_collector(Box::new(edge));
     });
     app.ai_metrics.register(|registry| {
@@ -316,6 +318,8 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(Arc::clone(&services.integrity).run(stop.clone()));
     let probe = Arc::clone(&services.write_probe);
     workers.spawn(write_probe::run(probe, stop.clone()));
+    let probe = Arc::clone(&services.storage_probe);
+    workers.spawn(storage_probe::run(probe, stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
     workers.spawn(Arc::clone(&services.log_collector).run(stop.clone()));

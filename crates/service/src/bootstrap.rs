@@ -8,7 +8,7 @@ use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::settings::Settings;
 use crate::{Error, first_start, identity::accounts, integrity, random};
 use arc_swap::ArcSwap;
-use estrade_blobs::{BlobError, BlobStore};
+use estrade_blobs::{BlobError, BlobStore, S3Settings};
 use estrade_model::error::error_chain;
 use estrade_model::token_scope::TokenScope;
 use estrade_model::{Invalid, TokenId};
@@ -24,7 +24,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use crate::installation_paths::{ADMIN_TOKEN_FILE, InstallationPaths};
+pub use crate::installation_paths::{ADMIN_TOKEN_FILE, BlobsAt, InstallationPaths};
 pub use crate::open_error::OpenError;
 
 /// The address of the account that a first start makes.
@@ -80,7 +80,7 @@ async fn open_installation(
     first_start::end(paths)?;
     let fresh = random::id::<()>(now)?.to_string();
     let name = installation::name_installation(&db, fresh).await?;
-    let blobs = open_blobs(&paths.data_dir.join("blobs"), &name)?;
+    let blobs = open_blobs(&paths.blobs, &name).await?;
     let engine = Arc::new(open_engine(&name, paths, &settings)?);
     Ok(Arc::new(Core {
         db,
@@ -112,7 +112,14 @@ fn in_use() -> OpenError {
 }
 
 /// The blob store of this installation, and of no other.
-fn open_blobs(directory: &Path, installation: &str) -> Result<BlobStore, OpenError> {
+async fn open_blobs(at: &BlobsAt, installation: &str) -> Result<BlobStore, OpenError> {
+    match at {
+        BlobsAt::Directory(directory) => open_directory(directory, installation),
+        BlobsAt::Bucket(settings) => open_bucket(settings.clone(), installation).await,
+    }
+}
+
+fn open_directory(directory: &Path, installation: &str) -> Result<BlobStore, OpenError> {
     BlobStore::open(directory, installation).map_err(|error| match error {
         BlobError::OtherInstallation { owner } => OpenError::Refused(format!(
             "{} holds the files of another installation ({owner}; this database is of {installation}); \
@@ -121,6 +128,30 @@ fn open_blobs(directory: &Path, installation: &str) -> Result<BlobStore, OpenErr
         )),
         other => OpenError::Failed(other.into()),
     })
+}
+
+/// Asks the bucket whose files it has, so that a mistake in the settings is found now and not by the first deploy.
+async fn open_bucket(settings: S3Settings, installation: &str) -> Result<BlobStore, OpenError> {
+    let place = if settings.prefix.is_empty() {
+        format!("s3://{}", settings.bucket)
+    } else {
+        format!("s3://{}/{}", settings.bucket, settings.prefix)
+    };
+    let name = installation.to_owned();
+    let opened = tokio::task::spawn_blocking(move || BlobStore::open_s3(settings, &name)).await;
+    opened
+        .map_err(|error| OpenError::Failed(error.into()))?
+        .map_err(|error| match error {
+            BlobError::OtherInstallation { owner } => OpenError::Refused(format!(
+                "{place} holds the files of another installation ({owner}; this database is of {installation}); \
+                 name the database that belongs to them, or another prefix in blobs.url; nothing was removed"
+            )),
+            BlobError::Unavailable { .. } => OpenError::Refused(format!(
+                "cannot use {place}: {}; check that the bucket exists and answers, and the endpoint, region and keys in [blobs]",
+                error_chain(&error)
+            )),
+            other => OpenError::Failed(other.into()),
+        })
 }
 
 /// The client of the container engine; it does not connect yet.

@@ -4,6 +4,7 @@
 //! in its own shape, at the last moment. Every error has a stable code for programs and a sentence
 //! for people; the cause of an internal one goes to the log only.
 
+use estrade_blobs::BlobError;
 use estrade_model::token_scope::{ScopeKind, TokenScope};
 use std::time::Duration;
 
@@ -95,6 +96,11 @@ pub enum Error {
     /// A dependency, such as the database, is not available.
     #[error("the service is not available right now; repeat in a moment")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The storage of files, such as a bucket, does not answer or refuses us. What was stored is safe.
+    #[error(
+        "the storage of files is not available right now; nothing was changed, repeat in a moment"
+    )]
+    StorageUnavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A failure on our side. The cause is logged, never shown.
     #[error("something went wrong on our side; the log has the details under this request id")]
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -135,6 +141,14 @@ impl Error {
         Self::Internal(cause.into())
     }
 
+    /// Whether it is a failure, and not a refusal: a transaction that ends with it may have been committed.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::Unavailable(_) | Self::StorageUnavailable(_) | Self::Internal(_)
+        )
+    }
+
     /// The stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
@@ -157,6 +171,7 @@ impl Error {
             Self::IdempotencyInProgress => "idempotency_in_progress",
             Self::RateLimited(_) => "rate_limited",
             Self::Unavailable(_) => "unavailable",
+            Self::StorageUnavailable(_) => "storage_unavailable",
             Self::Internal(_) => "internal",
         }
     }
@@ -165,6 +180,17 @@ impl Error {
 impl From<estrade_model::Invalid> for Error {
     fn from(invalid: estrade_model::Invalid) -> Self {
         Self::invalid(invalid.0)
+    }
+}
+
+/// What becomes of an error of the blob store where the request is not to blame.
+impl From<BlobError> for Error {
+    fn from(error: BlobError) -> Self {
+        match error {
+            BlobError::Unavailable { .. } => Self::StorageUnavailable(error.into()),
+            BlobError::NoSpace(_) | BlobError::Lookup(_) => Self::Unavailable(error.into()),
+            other => Self::internal(other),
+        }
     }
 }
 

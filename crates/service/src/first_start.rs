@@ -4,7 +4,7 @@
 //! too. A marker file exists from before the first secret is written until the database has its first rows: a first
 //! start that was killed in between is resumed.
 
-use crate::installation_paths::{ADMIN_TOKEN_FILE, InstallationPaths};
+use crate::installation_paths::{ADMIN_TOKEN_FILE, BlobsAt, InstallationPaths};
 use crate::open_error::{OpenError, cannot};
 use estrade_blobs::BlobStore;
 use estrade_model::Timestamp;
@@ -78,10 +78,15 @@ fn find_remains(paths: &InstallationPaths) -> Result<Vec<PathBuf>, OpenError> {
         let token = paths.data_dir.join(ADMIN_TOKEN_FILE);
         remains.extend(Some(token).filter(|path| path.exists()));
     }
-    let blobs = paths.data_dir.join("blobs");
-    let in_use = BlobStore::is_in_use(&blobs);
-    if in_use.map_err(|error| OpenError::Failed(error.into()))? {
-        remains.push(blobs);
+    // One elsewhere may be another node's, so that it is never moved; nor is a bucket, whose owner is checked when it
+    // is opened.
+    if let BlobsAt::Directory(blobs) = &paths.blobs
+        && (blobs.starts_with(&paths.data_dir) || !paths.new_installation)
+    {
+        let in_use = BlobStore::is_in_use(blobs);
+        if in_use.map_err(|error| OpenError::Failed(error.into()))? {
+            remains.push(blobs.clone());
+        }
     }
     let disks = paths.data_dir.join("disks");
     if fs::read_dir(&disks).is_ok_and(|mut entries| entries.next().is_some()) {

@@ -28,6 +28,7 @@ mod services;
 pub mod settings;
 mod state_cache;
 pub mod status;
+pub mod storage_probe;
 pub mod write_probe;
 
 pub use core::Core;

@@ -17,6 +17,7 @@ use crate::platform::disks::ResizeSlot;
 use crate::platform::releases::EagerCompressor;
 use crate::platform::traffic::TrafficRecorder;
 use crate::publisher::PublisherSlot;
+use crate::storage_probe::StorageProbe;
 use crate::write_probe::WriteProbe;
 use crate::{Caller, Core, Credential, Error, Result};
 use estrade_store::{ChangeKind, Db};
@@ -47,6 +48,8 @@ pub struct Services {
     pub integrity: Arc<IntegrityCheck>,
     /// Finds out whether writes succeed.
     pub write_probe: Arc<WriteProbe>,
+    /// Finds out whether the bucket answers.
+    pub storage_probe: Arc<StorageProbe>,
     /// The publisher of this node.
     pub publisher: Arc<PublisherSlot>,
     /// Compresses what is uploaded ahead of its release.
@@ -83,6 +86,7 @@ impl Services {
             idempotency: Arc::new(Idempotency::new(core)),
             integrity: Arc::new(IntegrityCheck::new(core.db.clone())),
             write_probe: Arc::new(WriteProbe::new(core.db.clone(), core.blobs.clone())),
+            storage_probe: Arc::new(StorageProbe::new(core.blobs.clone())),
             publisher,
             eager_compressor: EagerCompressor::default(),
             resize_slot: ResizeSlot::default(),

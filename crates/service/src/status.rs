@@ -1,5 +1,6 @@
 //! The state of the installation, for administrators.
 
+use crate::storage_probe::BucketStatus;
 use crate::{Caller, Core, Result, Services};
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
@@ -22,6 +23,8 @@ pub struct InstallationStatus {
     pub database_bytes: Option<u64>,
     /// Free and all bytes of the disk with the data directory.
     pub data_disk: Option<(u64, u64)>,
+    /// The bucket that files of releases lie in; none when they lie on the data disk.
+    pub bucket: Option<BucketStatus>,
     /// Why the Docker Engine cannot be used; none when it answers.
     pub engine_problem: Option<String>,
     /// Bytes that are free where images are kept.
@@ -66,9 +69,10 @@ pub async fn read_status(
     data_dir: Option<&Path>,
 ) -> Result<InstallationStatus> {
     caller.require_admin_to_read()?;
-    let (pinged, writable, engine, engine_free, instances) = tokio::join!(
+    let (pinged, writable, bucket, engine, engine_free, instances) = tokio::join!(
         timeout(RESPONSE_TIMEOUT, core.db.ping()),
         services.write_probe.is_writable(),
+        services.storage_probe.status(),
         timeout(RESPONSE_TIMEOUT, core.image_builder.ping()),
         timeout(RESPONSE_TIMEOUT, core.image_builder.free_disk()),
         timeout(RESPONSE_TIMEOUT, core.runtime.instances()),
@@ -97,6 +101,7 @@ pub async fn read_status(
         database_state,
         database_bytes: core.db.file().and_then(file_bytes),
         data_disk: data_dir.and_then(disk_space),
+        bucket,
         engine_problem,
         engine_free: engine_free.ok().flatten(),
         instances: match instances {

@@ -7,7 +7,7 @@ use crate::wiring;
 use anyhow::{Context, bail};
 use estrade_model::error::error_chain;
 use estrade_server::run::Server;
-use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, InstallationPaths, OpenError};
+use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, InstallationPaths};
 use estrade_service::identity::reset_links::{self, FirstPassword, LinkKind};
 use estrade_service::integrity::{self, RunMarker};
 use std::path::Path;
@@ -18,14 +18,13 @@ use tokio_util::sync::CancellationToken;
 /// Serves until SIGTERM or SIGINT, then finishes what is in flight.
 pub async fn run(args: &ServeArgs, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
     crate::logging::init(&config.log)?;
-    refuse_unfinished(config)?;
     // Never dropped: the kernel ends the lock with the process. Threads may outlive this function, and until
     // the last one has ended nobody else may use the directory.
     Box::leak(Box::new(bootstrap::lock_server(&config.data_dir)?));
     let options = wiring::serve_options(config)?;
     let paths = InstallationPaths {
         new_installation: args.new_installation,
-        ..wiring::paths(config)
+        ..wiring::paths(config)?
     };
     let marker = RunMarker::find(&config.data_dir);
     if marker.is_after_crash() && !args.accept_damaged_database {
@@ -44,17 +43,6 @@ pub async fn run(args: &ServeArgs, config: &Config, printer: &Printer) -> anyhow
         }
         () = impatient.cancelled() => bail!("stopped at once by the second signal; requests in flight were cut off"),
     }
-}
-
-/// Refuses settings whose part of Estrade does not exist yet, where ignoring them would put data in
-/// another place than the administrator thinks.
-fn refuse_unfinished(config: &Config) -> Result<(), OpenError> {
-    if config.blobs.url.is_some() {
-        return Err(OpenError::Refused(
-            "blobs.url is not supported yet: files are kept in the data directory; remove the setting".into(),
-        ));
-    }
-    Ok(())
 }
 
 /// Cancels the token at the first signal to stop, and the one it returns at the second.

@@ -6,6 +6,7 @@
 
 mod acme;
 mod ai;
+mod blobs;
 mod database_url;
 mod docker;
 mod environment;
@@ -23,6 +24,7 @@ mod url;
 
 pub use acme::{Acme, Challenge};
 pub use ai::{Ai, Credential, Model, Price, Provider, Providers, Timeouts, UnknownWorkspace};
+pub use blobs::{AccessKeyId, BlobUrl, Blobs, CredentialSource, Region};
 pub use database_url::DatabaseUrl;
 pub use docker::{BuiltPlatform, Docker, DockerHost};
 pub use environment::Environment;
@@ -36,7 +38,7 @@ pub use network::DomainName;
 pub use secret::{MASK, Secret, SecretUrl};
 pub use telemetry::Telemetry;
 pub use text::{Invalid, parse_listen};
-pub use url::{BlobUrl, HttpUrl, WebOrigin};
+pub use url::{HttpUrl, WebOrigin};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -146,14 +148,6 @@ impl Config {
         .filter(move |(_, listen, tls)| !listen.ip().is_loopback() && !tls && !behind_proxy)
         .map(|(name, listen, _)| (name, listen))
     }
-}
-
-/// Where blobs are kept.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Blobs {
-    /// Absent: a directory inside `data_dir`; see [`Config::blob_store`].
-    pub url: Option<BlobUrl>,
 }
 
 /// Who gets an account.

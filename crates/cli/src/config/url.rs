@@ -1,11 +1,9 @@
-//! The other addresses of a configuration: public URLs, blob stores, Docker hosts.
+//! Public URLs and origins.
 
-use super::secret::SecretUrl;
 use super::text::{Invalid, serde_as_text};
 use http::Uri;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// An `http://` or `https://` base URL, without a slash at its end.
@@ -144,47 +142,6 @@ impl fmt::Display for WebOrigin {
 
 serde_as_text!(WebOrigin);
 
-/// Where blobs are kept.
-#[derive(Debug, Clone)]
-pub enum BlobUrl {
-    /// `s3://bucket/prefix`, with credentials if it names them.
-    S3(SecretUrl),
-    /// `file:///directory`.
-    Directory(PathBuf),
-}
-
-impl FromStr for BlobUrl {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        if let Some(path) = text.strip_prefix("file://") {
-            return if Path::new(path).is_absolute() {
-                Ok(Self::Directory(path.into()))
-            } else {
-                Err("file:// needs an absolute path, as in file:///var/lib/estrade/blobs".into())
-            };
-        }
-        match text.strip_prefix("s3://") {
-            Some(rest) if !rest.is_empty() && !rest.starts_with(['/', '?']) => {
-                SecretUrl::new(text).map(Self::S3)
-            }
-            _ => Err("write s3://BUCKET/PREFIX or file:///DIRECTORY".into()),
-        }
-    }
-}
-
-/// Without the secrets, so safe to show.
-impl fmt::Display for BlobUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::S3(url) => url.fmt(f),
-            Self::Directory(path) => write!(f, "file://{}", path.display()),
-        }
-    }
-}
-
-serde_as_text!(BlobUrl);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,16 +211,6 @@ mod tests {
             "http://app.example.com:80",
         ] {
             assert!(origin(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn blobs_live_in_a_bucket_or_a_directory() {
-        let shown = |text: &str| text.parse::<BlobUrl>().map(|url| url.to_string());
-        assert_eq!(shown("s3://k:hunter2@b/p").unwrap(), "s3://k:***@b/p");
-        assert_eq!(shown("file:///var/b").unwrap(), "file:///var/b");
-        for bad in ["", "s3://", "s3:///p", "file://b", "gs://b", "/var/b"] {
-            assert!(shown(bad).is_err(), "{bad}");
         }
     }
 }

@@ -178,12 +178,33 @@ fn a_directory_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_setting_for_something_that_does_not_exist_yet_is_refused() {
+fn a_bucket_without_its_keys_is_refused_before_anything_is_made() {
+    let bucket = "s3://bucket/prefix";
+    let home = Home::new()
+        .with("ESTRADE_BLOBS_URL", bucket)
+        .with("ESTRADE_BLOBS_SECRET_ACCESS_KEY", "hunter2")
+        .with("ESTRADE_BLOBS_REGION", "eu-central-1");
+    let ran = home.fail_to_serve();
+    ran.assert(2).assert_says("set both");
+    assert!(!ran.stderr.contains("hunter2"));
+    assert!(!home.data().join("master.key").exists());
     let home = Home::new().with("ESTRADE_BLOBS_URL", "s3://key:hunter2@bucket/prefix");
     let ran = home.fail_to_serve();
-    ran.assert(2).assert_says("blobs.url is not supported yet");
+    ran.assert(2).assert_says("blobs.access_key_id");
     assert!(!ran.stderr.contains("hunter2"));
     assert!(!home.data().exists());
+}
+
+#[test]
+fn files_can_lie_in_another_directory() {
+    let home = Home::new();
+    let files = home.path().join("elsewhere");
+    let url = format!("file://{}", files.display());
+    let home = home.with("ESTRADE_BLOBS_URL", url);
+    Server::start(&home).stop();
+    assert!(files.join("installation").exists());
+    assert!(!home.data().join("blobs").exists());
+    Server::start(&home).stop();
 }
 
 #[test]

@@ -8,6 +8,7 @@
 )]
 
 mod administration;
+mod bucket;
 mod client;
 mod configuration_document;
 mod containers;

@@ -1,12 +1,19 @@
 //! Content cache: small contents in memory behind an admission filter, open files for `sendfile`.
 //!
-//! Blobs are immutable, so nothing here is ever invalidated; files that garbage collection has removed are
-//! closed, because an open file keeps its space on the disk.
+//! Blobs are immutable, so nothing here is ever invalidated; files that garbage collection or the cache of a bucket has
+//! removed are closed, because an open file keeps its space on the disk.
+//!
+//! An object that is not on this node's disk is [fetched](crate::static_files::content_fetch). Requests for open files
+//! never reach the store, so [`ContentCache::close_removed`] tells it which ones are in use: otherwise the cache of a
+//! bucket would take the most wanted objects for the least used.
 
 use crate::id_table::IdTable;
+use crate::static_files::content_error::ContentError;
+use crate::static_files::content_fetch::Fetches;
 use crate::static_files::site::ContentLocation;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, BlobStore, ObjectId};
+use estrade_model::ProjectId;
 use estrade_model::sync::MutexExt;
 use foldhash::quality::RandomState;
 use quick_cache::Weighter;
@@ -17,7 +24,7 @@ use std::fs::File;
 use std::hash::BuildHasher;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use zerocopy::FromZeros;
 
@@ -36,6 +43,7 @@ pub struct ContentCacheLimits {
 /// Reads contents and remembers those that are asked for often.
 pub struct ContentCache {
     store: BlobStore,
+    fetches: Fetches,
     /// Keyed by the whole location: an empty content has the same offset as the next one.
     small: Cache<ContentLocation, Bytes, ByLength>,
     admission: AdmissionFilter,
@@ -53,6 +61,17 @@ struct OpenFile {
     file: Arc<File>,
     /// Assigned on first use by the response cache.
     id: OnceLock<Option<u32>>,
+    /// Whether it was asked for since the store was last told.
+    used: AtomicBool,
+}
+
+impl OpenFile {
+    fn note_use(&self) {
+        // Written only on change: the line of a hot file stays shared between the cores.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The bytes of a content, or where to get them.
@@ -138,6 +157,7 @@ impl ContentCache {
             .unwrap_or(usize::MAX)
             .max(16);
         Self {
+            fetches: Fetches::new(store.clone()),
             store,
             small: Cache::with_weighter(entries, limits.bytes, ByLength),
             admission: AdmissionFilter::new(limits.bytes),
@@ -147,11 +167,17 @@ impl ContentCache {
         }
     }
 
-    /// Closes files that a clean-up has removed: as long as they are open, they take their room on
-    /// the disk.
+    /// Closes files that were removed: as long as they are open, they take their room on the disk. Tells the store
+    /// which of the others were asked for, if it has a cache that makes room for other objects.
     pub fn close_removed(&self) {
+        let has_cache = self.store.cache_stats().is_some();
         for (place, open) in self.files.iter() {
-            if !open.file.metadata().is_ok_and(|it| it.nlink() > 0) {
+            if open.file.metadata().is_ok_and(|it| it.nlink() > 0) {
+                if has_cache && open.used.swap(false, Ordering::Relaxed) {
+                    // Opening is using. If it cannot be opened, the next request finds out.
+                    drop(self.store.open_local(place));
+                }
+            } else {
                 self.files.remove(&place);
                 if let Some(id) = self.file_ids().remove(&place) {
                     self.open_files.set(id, Weak::new());
@@ -160,15 +186,19 @@ impl ContentCache {
         }
     }
 
-    /// A content. It waits only when the bytes have to come from the disk.
-    pub async fn open(&self, stored: ContentLocation) -> Result<Content, BlobError> {
+    /// A content of a site. It waits when the bytes have to come from the disk, or from a bucket.
+    pub async fn open(
+        &self,
+        site: ProjectId,
+        stored: ContentLocation,
+    ) -> Result<Content, ContentError> {
         let admitted = self.is_admitted(&stored);
         if let Some(bytes) = self.in_memory(&stored, admitted) {
             return Ok(Content::Bytes(bytes));
         }
         let open = match self.local_file(stored.place)? {
             Some(open) => open,
-            None => Box::pin(self.fetch(stored.place)).await?,
+            None => Box::pin(self.fetch(site, stored.place)).await?,
         };
         Ok(self.read(&open.file, stored, admitted).await?)
     }
@@ -202,6 +232,7 @@ impl ContentCache {
     /// A content in the file of this number; none when that is not open any more, or not good.
     pub(crate) async fn open_by_id(&self, id: u32, offset: u64, size: u64) -> Option<Content> {
         let open = self.open_files.get(id)?.upgrade()?;
+        open.note_use();
         let place = open.place;
         let stored = ContentLocation {
             place,
@@ -251,26 +282,27 @@ impl ContentCache {
     /// A file that is open, or lies on this node's disk.
     fn local_file(&self, place: ObjectId) -> Result<Option<Arc<OpenFile>>, BlobError> {
         if let Some(open) = self.files.get(&place) {
+            open.note_use();
             return Ok(Some(open));
         }
         let file = self.store.open_local(place)?;
-        Ok(file.map(|file| self.keep_open(place, file)))
+        Ok(file.map(|file| self.keep_open(place, Arc::new(file))))
     }
 
     /// A file that has to come from elsewhere first.
-    async fn fetch(&self, place: ObjectId) -> Result<Arc<OpenFile>, BlobError> {
-        let store = self.store.clone();
-        let file = tokio::task::spawn_blocking(move || store.open_object(place))
-            .await
-            .map_err(io::Error::other)??;
-        Ok(self.keep_open(place, file))
+    async fn fetch(&self, site: ProjectId, place: ObjectId) -> Result<Arc<OpenFile>, ContentError> {
+        let file = self.fetches.fetch(site, place).await?;
+        // Another request may have waited for the same object.
+        let kept = self.files.get(&place);
+        Ok(kept.unwrap_or_else(|| self.keep_open(place, file)))
     }
 
-    fn keep_open(&self, place: ObjectId, file: File) -> Arc<OpenFile> {
+    fn keep_open(&self, place: ObjectId, file: Arc<File>) -> Arc<OpenFile> {
         let open = Arc::new(OpenFile {
             place,
-            file: Arc::new(file),
+            file,
             id: OnceLock::new(),
+            used: AtomicBool::new(false),
         });
         self.files.insert(place, Arc::clone(&open));
         open
@@ -381,6 +413,7 @@ mod tests {
             files: 100,
         };
         let contents = ContentCache::new(store.clone(), limits);
+        let site = "0123456789abcdef01234567".parse().unwrap();
         let kept = publish(b"kept");
         store.close_pack(kept.blobs()[0].location.object());
         let removed = publish(b"removed");
@@ -391,7 +424,7 @@ mod tests {
                 offset: blob.location.offset(),
                 size: blob.size,
             };
-            contents.open(stored).await.unwrap();
+            contents.open(site, stored).await.unwrap();
         }
         assert_eq!(contents.files.len(), 2);
         let [kept, removed] = [&kept, &removed].map(|it| it.blobs()[0]);

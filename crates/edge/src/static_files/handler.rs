@@ -2,6 +2,7 @@
 
 use crate::static_files::cache_control::{cache_control, is_hashed};
 use crate::static_files::content_cache::{Content, ContentCache};
+use crate::static_files::content_error::ContentError;
 use crate::static_files::error_pages::Page;
 use crate::static_files::live_site::LiveSite;
 use crate::static_files::media_type::media_type;
@@ -16,10 +17,10 @@ use crate::static_files::response_cache::FileFlags;
 use crate::static_files::site::{FileEntry, Site};
 use crate::static_files::site_cache::SiteCache;
 use bytes::Bytes;
-use estrade_blobs::{BlobError, Digest};
-use estrade_model::Timestamp;
+use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use estrade_model::paths::FilePath;
+use estrade_model::{ProjectId, Timestamp};
 use estrade_service::Error;
 use http::StatusCode;
 use percent_encoding::utf8_percent_encode;
@@ -32,13 +33,14 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug)]
 pub(crate) enum ServeError {
     /// The bytes of a content could not be read.
-    Blob(BlobError),
+    Content(ContentError),
     /// The database could not be asked.
     Service(Error),
 }
 
 /// Where the responses of one release come from.
 pub(crate) struct StaticHandler<'v> {
+    pub project: ProjectId,
     /// The release that is live.
     pub live: &'v LiveSite,
     pub site: &'v Arc<Site>,
@@ -432,7 +434,8 @@ impl StaticHandler<'_> {
 
     async fn open(&self, entry: &FileEntry, coding: Coding) -> Result<Content, ServeError> {
         let stored = entry.stored(coding).unwrap_or(entry.plain);
-        self.contents.open(stored).await.map_err(ServeError::Blob)
+        let content = self.contents.open(self.project, stored).await;
+        content.map_err(ServeError::Content)
     }
 }
 

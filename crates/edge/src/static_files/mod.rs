@@ -2,6 +2,8 @@
 
 mod cache_control;
 pub mod content_cache;
+pub mod content_error;
+mod content_fetch;
 pub(crate) mod error_pages;
 pub(crate) mod handler;
 pub mod header_rules;

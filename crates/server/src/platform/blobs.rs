@@ -35,6 +35,7 @@ pub struct StoredContent {
         (status = 200, body = StoredContent, description = "The project had it already"),
         (status = 201, body = StoredContent),
         (status = 400, description = "The body does not have this digest (`digest_mismatch`), or the digest is none"),
+        (status = 503, description = "The bucket with the files of releases does not answer (`storage_unavailable`); nothing was changed"),
     ))]
 pub async fn put_blob(
     State(app): State<AppState>,

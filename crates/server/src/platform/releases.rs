@@ -149,7 +149,10 @@ pub struct DiskMount {
 /// Create a release
 ///
 /// From files, an uploaded archive or an image. The files are on disk before the answer is sent.
-#[utoipa::path(post, path = "/v2/projects/{project_id}/releases", tag = "releases", params(("project_id" = String, Path)), request_body = CreateRelease, responses((status = 201, body = ReleaseCreated)))]
+#[utoipa::path(post, path = "/v2/projects/{project_id}/releases", tag = "releases", params(("project_id" = String, Path)), request_body = CreateRelease, responses(
+    (status = 201, body = ReleaseCreated),
+    (status = 503, description = "The bucket with the files of releases does not answer (`storage_unavailable`); nothing was changed"),
+))]
 pub async fn create_release(
     State(app): State<AppState>,
     Scoped(scope): Scoped<PlatformError>,

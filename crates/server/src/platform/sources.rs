@@ -34,7 +34,11 @@ pub struct UploadSource {
 #[utoipa::path(post, path = "/v2/projects/{project_id}/sources", tag = "releases",
     params(("project_id" = String, Path)),
     request_body(content = UploadSource, content_type = "multipart/form-data"),
-    responses((status = 200, body = SourceCreated), (status = 415, description = "The body is not multipart/form-data")))]
+    responses(
+        (status = 200, body = SourceCreated),
+        (status = 415, description = "The body is not multipart/form-data"),
+        (status = 503, description = "The bucket with the files of releases does not answer (`storage_unavailable`); nothing was changed"),
+    ))]
 pub async fn create_source(
     State(app): State<AppState>,
     Scoped(scope): Scoped<PlatformError>,

@@ -13,7 +13,7 @@ use estrade_model::names::Email;
 use estrade_model::secret::Secret;
 use estrade_model::token_scope::TokenScope;
 use estrade_runtime::EngineHost;
-use estrade_service::bootstrap::{self, InstallationPaths};
+use estrade_service::bootstrap::{self, BlobsAt, InstallationPaths};
 use estrade_service::identity::access::Origin;
 use estrade_service::{Caller, Core, Credential, Services, Settings, identity::accounts};
 use estrade_store::Location;
@@ -66,6 +66,15 @@ impl Installation {
     /// Another process on the same database.
     pub(crate) async fn another_core(&self, settings: Settings) -> Arc<Core> {
         bootstrap::open(&self.paths, settings).await.unwrap()
+    }
+
+    /// The same, with files elsewhere.
+    pub(crate) async fn another_core_at(&self, blobs: BlobsAt, settings: Settings) -> Arc<Core> {
+        let paths = InstallationPaths {
+            blobs,
+            ..self.paths.clone()
+        };
+        bootstrap::open(&paths, settings).await.unwrap()
     }
 
     /// The database, when it is PostgreSQL.

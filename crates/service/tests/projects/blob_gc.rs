@@ -1,5 +1,6 @@
 //! Cleaning up: what nobody needs goes, what somebody needs never does.
 
+mod nodes;
 mod races;
 mod sharing;
 

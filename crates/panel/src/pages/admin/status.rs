@@ -15,6 +15,7 @@ use estrade_server::app::AppState;
 use estrade_service::jobs::{Job, JobReport};
 use estrade_service::recent_errors::{self, LoggedProblem};
 use estrade_service::status::{DatabaseState, InstallationStatus, read_status};
+use estrade_service::storage_probe::BucketStatus;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/panel/admin/status", get(show_status))
@@ -30,6 +31,7 @@ struct StatusPage {
     engine: (&'static str, &'static str),
     certificates: (&'static str, &'static str),
     disk: Option<DiskBar>,
+    bucket: Option<BucketFacts>,
     database_size: String,
     engine_free: String,
     /// Calls that wait to be written, calls of an earlier run that wait, and calls that were lost.
@@ -70,6 +72,33 @@ impl JobRow {
             },
             last_run: report.last_run,
             last_error: report.last_error,
+        }
+    }
+}
+
+/// The bucket that files of releases lie in, and this server's cache of it.
+struct BucketFacts {
+    badge: (&'static str, &'static str),
+    is_up: bool,
+    cached: String,
+    capacity: String,
+    /// Of a hundred reads, how many the cache answered.
+    hits_percent: Option<u64>,
+}
+
+impl BucketFacts {
+    fn new(BucketStatus { is_up, cache }: BucketStatus) -> Self {
+        let reads = cache.hits.saturating_add(cache.misses);
+        Self {
+            badge: if is_up {
+                ("ok", "Up")
+            } else {
+                ("bad", "Does not answer")
+            },
+            is_up,
+            cached: bytes(cache.bytes),
+            capacity: bytes(cache.capacity),
+            hits_percent: cache.hits.saturating_mul(100).checked_div(reads),
         }
     }
 }
@@ -122,6 +151,7 @@ async fn show_status(State(app): State<AppState>, visit: Visit) -> Result<Respon
             _ => ("warn", "Some orders fail"),
         },
         disk: status.data_disk.map(DiskBar::new),
+        bucket: status.bucket.map(BucketFacts::new),
         database_size: size(status.database_bytes),
         engine_free: size(status.engine_free),
         unwritten_calls: app.ledger.unwritten(),

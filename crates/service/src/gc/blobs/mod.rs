@@ -160,7 +160,8 @@ impl BlobCollector {
             Reason::Time => self.collect().await,
             Reason::Changes(projects) => {
                 if self.trim_projects(projects).await? {
-                    return self.sweep().await;
+                    // Listing a bucket costs, and what is in it stays for a day anyway.
+                    return self.sweep(!self.has_bucket()).await;
                 }
                 Ok(CollectedBlobs::default())
             }
@@ -171,7 +172,7 @@ impl BlobCollector {
     pub async fn collect(&mut self) -> Result<CollectedBlobs> {
         retention::prune(&self.core).await?;
         retention::trim_all(&self.core).await?;
-        self.sweep().await
+        self.sweep(true).await
     }
 
     /// Trims the histories of projects; returns whether that, or their end, left garbage.
@@ -186,17 +187,29 @@ impl BlobCollector {
         Ok(any)
     }
 
-    async fn sweep(&mut self) -> Result<CollectedBlobs> {
+    fn has_bucket(&self) -> bool {
+        self.core.blobs.cache_stats().is_some()
+    }
+
+    /// Deletes rows of contents; with `objects` also packs and files.
+    async fn sweep(&mut self, objects: bool) -> Result<CollectedBlobs> {
         let mut collected = CollectedBlobs::default();
-        // Rows belong to all nodes, and one cleans at a time; files belong to this one.
+        // Rows belong to all nodes, and one cleans at a time. So it is with the objects of a bucket; the files of a
+        // directory belong to this node.
+        let has_bucket = self.has_bucket();
         if let Some(guard) = GcGuard::take(&self.core.db).await? {
             let swept = sweep::sweep(&self.core).await;
+            let cleaned = match &swept {
+                Ok(_) if has_bucket && objects => self.clean_objects(&mut collected).await,
+                _ => Ok(()),
+            };
             guard.release().await;
             collected.contents = swept?;
+            cleaned?;
         }
-        collected.files = startup::remove_orphans(&self.core).await?;
-        // After it, because it needs room on a disk that may be full.
-        collected.packs = packs::compact(&self.core).await?;
+        if !has_bucket && objects {
+            self.clean_objects(&mut collected).await?;
+        }
         if collected != CollectedBlobs::default() {
             let CollectedBlobs {
                 contents,
@@ -211,5 +224,12 @@ impl BlobCollector {
             );
         }
         Ok(collected)
+    }
+
+    async fn clean_objects(&self, collected: &mut CollectedBlobs) -> Result<()> {
+        collected.files = startup::remove_orphans(&self.core).await?;
+        // After it, because it needs room on a disk that may be full.
+        collected.packs = packs::compact(&self.core).await?;
+        Ok(())
     }
 }

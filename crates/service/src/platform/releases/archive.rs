@@ -6,7 +6,7 @@
 use crate::{Core, Error, Result};
 use bytes::Bytes;
 use estrade_archive::{SourceFile, TarWriter};
-use estrade_blobs::{BlobStore, DigestMap, StoredBlob};
+use estrade_blobs::{BlobError, BlobStore, DigestMap, StoredBlob};
 use estrade_store::blob_rows;
 use estrade_store::manifest::ManifestFile;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
@@ -61,10 +61,13 @@ impl Archive {
         }
         let blobs = core.blobs.clone();
         let contents = Contents { blobs, stored };
-        // Missing contents are detected now, while the response can still have an error status.
-        let checked = tokio::task::spawn_blocking(|| contents.check().map(|()| contents).ok());
-        let Some(contents) = checked.await.map_err(Error::internal)? else {
-            return Ok(None);
+        // Missing contents are detected now, while the response can still have an error status. A storage that does
+        // not answer is no proof that they are missing.
+        let checked = tokio::task::spawn_blocking(|| contents.check().map(|()| contents));
+        let contents = match checked.await.map_err(Error::internal)? {
+            Ok(contents) => contents,
+            Err(BlobError::Missing | BlobError::Damaged) => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         let files = SourceFiles {
             contents,
@@ -95,11 +98,11 @@ async fn next_chunk(mut archive: Archive) -> io::Result<Option<(Bytes, Archive)>
 }
 
 impl Contents {
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> std::result::Result<(), BlobError> {
         let mut checked = HashSet::new();
         for blob in self.stored.values() {
             if checked.insert(blob.location.object()) {
-                self.blobs.open_reader(blob).map_err(Error::internal)?;
+                self.blobs.open_reader(blob)?;
             }
         }
         Ok(())

@@ -159,9 +159,7 @@ pub(super) fn cleaned_up() -> Error {
 pub(super) fn settle<T>(published: PublishedBlobs, committed: &Result<T>) {
     match committed {
         // A refusal was certainly rolled back; after a failure the commit is in doubt.
-        Err(error) if !matches!(error, Error::Unavailable(_) | Error::Internal(_)) => {
-            published.discard();
-        }
+        Err(error) if !error.is_failure() => published.discard(),
         _ => published.keep(),
     }
 }

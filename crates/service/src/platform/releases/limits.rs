@@ -87,7 +87,6 @@ pub(super) fn storing(error: BlobError) -> Error {
         BlobError::TooLarge { max } => {
             Error::TooLarge(format!("files: they are larger than {max} bytes together"))
         }
-        BlobError::NoSpace(_) | BlobError::Lookup(_) => Error::Unavailable(error.into()),
-        other => Error::internal(other),
+        other => other.into(),
     }
 }

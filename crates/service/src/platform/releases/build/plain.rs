@@ -9,7 +9,7 @@ use crate::platform::releases::create::requested_port;
 use crate::platform::releases::step_error::StepError;
 use crate::platform::releases::transition::Failure;
 use crate::platform::releases::unpack::{PlainSite, keep_plain_site};
-use estrade_buildpacks::{Detected, Settings, Sources, detect};
+use estrade_buildpacks::{Detected, PlanError, Settings, Sources, detect};
 use estrade_model::Invalid;
 use estrade_model::platform::Platform;
 use estrade_model::site_settings::{MAX_PROJECT_FILE_BYTES, PROJECT_FILES, SiteSettings};
@@ -37,10 +37,17 @@ pub(super) async fn serve_plain(
         let mut project_files = BTreeMap::new();
         if detected.platform == Platform::Static {
             for name in PROJECT_FILES {
-                // One that is too large is refused for it.
-                if let Ok(bytes) = sources.read(name, MAX_PROJECT_FILE_BYTES + 1) {
-                    project_files.insert(name.to_owned(), bytes.into_owned());
+                if !sources.paths().any(|path| path == name) {
+                    continue;
                 }
+                // One that is too large is refused for it. One that cannot be read is not taken for none: the site
+                // would be served without its settings.
+                let read = sources.read(name, MAX_PROJECT_FILE_BYTES + 1);
+                let bytes = read.map_err(|cause| PlanError::Unreadable {
+                    path: name.to_owned(),
+                    cause,
+                })?;
+                project_files.insert(name.to_owned(), bytes.into_owned());
             }
         }
         Ok(FoundSources {

@@ -124,7 +124,7 @@ impl Compressor {
             }
             Ok(packed)
         });
-        done.map_err(storing)
+        done.map_err(Error::from)
     }
 
     /// One thread: small contents go to the writer, large ones to files of their own.
@@ -255,12 +255,5 @@ impl CompressedBatch {
     /// The rows are certainly not committed.
     pub(super) fn discard(self) {
         self.published.into_iter().for_each(PublishedBlobs::discard);
-    }
-}
-
-fn storing(error: BlobError) -> Error {
-    match error {
-        BlobError::NoSpace(_) | BlobError::Lookup(_) => Error::Unavailable(error.into()),
-        other => Error::internal(other),
     }
 }

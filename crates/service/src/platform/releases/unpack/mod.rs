@@ -179,7 +179,7 @@ fn unpack(core: &Core, row: &SourceRow, canceled: &CancelFlag) -> Result<Unpacke
     let limits = ReleaseLimits::of(core, &row.plan);
     let mut tree = new_tree(limits.stage(core), limits, canceled.clone());
     let archive = core.blobs.open_random(&row.blob);
-    let archive = archive.map_err(|error| UnpackError::Broken(error.into()))?;
+    let archive = archive.map_err(|error| UnpackError::Broken(Error::from(error).into()))?;
     match row.format {
         ArchiveFormat::TarGz => tar::read(&mut tree, archive.part(0, archive.size()))?,
         ArchiveFormat::Zip => zip::read(&mut tree, &StoredArchive(archive))?,
