@@ -115,7 +115,7 @@ fn in_use() -> OpenError {
 async fn open_blobs(at: &BlobsAt, installation: &str) -> Result<BlobStore, OpenError> {
     match at {
         BlobsAt::Directory(directory) => open_directory(directory, installation),
-        BlobsAt::Bucket(settings) => open_bucket(settings.clone(), installation).await,
+        BlobsAt::Bucket(settings) => open_bucket(S3Settings::clone(settings), installation).await,
     }
 }
 

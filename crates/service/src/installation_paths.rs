@@ -28,7 +28,7 @@ pub struct InstallationPaths {
 pub enum BlobsAt {
     Directory(PathBuf),
     /// A bucket, which several nodes may share.
-    Bucket(S3Settings),
+    Bucket(Box<S3Settings>),
 }
 
 impl InstallationPaths {

@@ -24,17 +24,18 @@ pub(super) fn blobs(
     };
     // A variable that is empty is not set, as with our own.
     let variable = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
-    let endpoint = endpoint(blobs, &variable)?;
-    Ok(BlobsAt::Bucket(S3Settings {
+    let endpoint = endpoint(blobs, variable)?;
+    let settings = S3Settings {
         bucket,
         prefix,
-        region: region(blobs, endpoint.is_some(), &variable)?,
+        region: region(blobs, endpoint.is_some(), variable)?,
         path_style: blobs.path_style.unwrap_or(endpoint.is_some()),
         endpoint,
-        credentials: credentials(blobs, &variable)?,
+        credentials: credentials(blobs, variable)?,
         cache_dir: config.data_dir.join(CACHE_DIR),
         cache_bytes: cache_bytes(config)?,
-    }))
+    };
+    Ok(BlobsAt::Bucket(Box::new(settings)))
 }
 
 /// Settings of a bucket without a bucket: the administrator thinks that the files are there.

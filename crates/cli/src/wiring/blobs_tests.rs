@@ -21,7 +21,7 @@ fn wired(text: &str, variables: &[(&str, &str)]) -> Result<BlobsAt, String> {
 
 fn bucket(text: &str, variables: &[(&str, &str)]) -> S3Settings {
     match wired(text, variables) {
-        Ok(BlobsAt::Bucket(settings)) => settings,
+        Ok(BlobsAt::Bucket(settings)) => *settings,
         other => panic!("{other:?}"),
     }
 }

@@ -99,12 +99,11 @@ impl Fetches {
         place: ObjectId,
     ) -> Result<Arc<File>, ContentError> {
         let running = self.0.running.lock_ignoring_poison().get(&place).cloned();
-        let outcome = match running {
-            Some(running) => running,
-            None => {
-                let slots = self.slots(site).await?;
-                self.join_or_begin(place, slots)
-            }
+        let outcome = if let Some(running) = running {
+            running
+        } else {
+            let slots = self.slots(site).await?;
+            self.join_or_begin(place, slots)
         };
         wait(outcome).await
     }
@@ -154,22 +153,24 @@ impl Fetches {
 
     /// Logs the first failure of an outage, and its end.
     fn note(&self, fetched: &Result<File, BlobError>) {
-        let failing = &self.0.failing;
-        match fetched {
-            Err(error @ BlobError::Unavailable { .. }) => {
-                if !failing.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(
-                        error = error_chain(error),
-                        "cannot fetch files that are not cached here; cached ones are served"
-                    );
-                }
-            }
-            Ok(_) if failing.load(Ordering::Relaxed) => {
-                if failing.swap(false, Ordering::Relaxed) {
-                    tracing::info!("files are fetched again");
-                }
-            }
-            _ => {}
+        let is_outage = match fetched {
+            Ok(_) => false,
+            Err(BlobError::Unavailable { .. }) => true,
+            // Nothing that tells whether the storage answers.
+            Err(_) => return,
+        };
+        if self.0.failing.load(Ordering::Relaxed) == is_outage
+            || self.0.failing.swap(is_outage, Ordering::Relaxed) == is_outage
+        {
+            return;
+        }
+        if let Err(error) = fetched {
+            tracing::warn!(
+                error = error_chain(error),
+                "cannot fetch files that are not cached here; cached ones are served"
+            );
+        } else {
+            tracing::info!("files are fetched again");
         }
     }
 }

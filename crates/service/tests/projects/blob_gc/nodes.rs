@@ -44,7 +44,7 @@ async fn node(at: &Installation, caches: &mut Vec<TempDir>) -> Arc<Core> {
     let cache = TempDir::new().unwrap();
     let installation = installation::name_installation(&at.core.db, String::new()).await;
     let prefix = format!("service-{}", installation.unwrap());
-    let blobs = BlobsAt::Bucket(bucket(&prefix, &cache));
+    let blobs = BlobsAt::Bucket(Box::new(bucket(&prefix, &cache)));
     caches.push(cache);
     let settings = Settings {
         release_history: HISTORY,
