@@ -35,7 +35,7 @@ fn keys(settings: &S3Settings) -> (&str, &str, Option<&str>) {
         } => (
             access_key_id,
             secret_access_key.expose_secret(),
-            session_token.as_ref().map(|token| token.expose_secret()),
+            session_token.as_ref().map(ExposeSecret::expose_secret),
         ),
         S3Credentials::Instance => panic!("no keys"),
     }

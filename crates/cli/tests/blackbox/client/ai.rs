@@ -105,13 +105,17 @@ fn a_key_is_made_used_and_managed() {
         "{models:?}"
     );
     assert!(person.json(&["usage", "main"]).is_array());
+    usage_has_the_date_of_each_period(&person);
+    person.server.stop();
+}
+
+fn usage_has_the_date_of_each_period(person: &Person) {
     for (period, length) in [("hour", 16), ("day", 10), ("week", 10), ("month", 7)] {
         let usage = person.run(&["usage", "main", "--by", period]);
         let stdout = usage.assert(0).stdout.clone();
         let date = stdout.lines().nth(1).and_then(|row| row.split("  ").next());
         assert_eq!(date.map(str::len), Some(length), "{stdout}");
     }
-    person.server.stop();
 }
 
 #[test]
