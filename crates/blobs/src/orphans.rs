@@ -20,10 +20,11 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    /// Reads what an earlier process wrote, unless that was done.
+    /// Reads what was written last, by this process or by one on another node that collected meanwhile: what it has
+    /// met a row of is no orphan any more, whatever this process remembers.
     pub(super) fn load(&mut self, storage: &dyn ObjectStorage) -> io::Result<()> {
-        if self.written.is_none() {
-            let found = read(storage)?;
+        let found = read(storage)?;
+        if self.written.as_ref() != Some(&found) {
             self.since.clone_from(&found);
             self.written = Some(found);
         }
@@ -44,7 +45,8 @@ impl Orphans {
 
     /// Writes down what changed. On a full disk memory is enough, until this process ends.
     pub(super) fn save(&mut self, storage: &dyn ObjectStorage) {
-        if self.written.as_ref() == Some(&self.since) {
+        // Without having read the record, nothing is known that could replace it.
+        if self.written.is_none() || self.written.as_ref() == Some(&self.since) {
             return;
         }
         match write(storage, &self.since) {

@@ -1,6 +1,5 @@
 //! Requests to the bucket, each with its time limit, its retries and its share of what may be under way at once.
 
-use std::fmt::Display;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use object_store::{
     ObjectStoreExt, PutOptions, PutPayload, RetryConfig,
 };
 use secrecy::ExposeSecret;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::clock::{BucketClock, ClockConnector};
@@ -38,7 +37,10 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// many there are.
 const MAX_BODIES_MIB: u32 = 64;
 const MIN_BODY_MIB: u32 = 4;
-const MAX_READS: usize = 32;
+/// More than the edge fetches at once for visitors, so that sources, build logs and the collector have some left.
+const MAX_READS: usize = 48;
+/// How long a request waits for others to end before it is made.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The metadata of an object that names the BLAKE3 hash of all its bytes.
 const CHECKSUM: &str = "blake3";
@@ -77,12 +79,12 @@ impl Client {
     pub(super) async fn body_permit(&self, length: u64) -> Result<SemaphorePermit<'_>, Failure> {
         let share = u32::try_from(length.div_ceil(1 << 20)).unwrap_or(u32::MAX);
         let share = share.clamp(MIN_BODY_MIB, MAX_BODIES_MIB);
-        self.bodies.acquire_many(share).await.map_err(closed)
+        permit(self.bodies.acquire_many(share)).await
     }
 
     /// The right to fetch something.
     pub(super) async fn read_permit(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        self.reads.acquire().await.map_err(closed)
+        permit(self.reads.acquire()).await
     }
 
     /// Puts an object as one request. The caller has a [permit](Self::body_permit).
@@ -234,6 +236,12 @@ fn builder(settings: S3Settings) -> AmazonS3Builder {
     }
 }
 
-fn closed(error: impl Display) -> Failure {
-    Failure::transient(&error.to_string())
+async fn permit<'c>(
+    acquired: impl Future<Output = Result<SemaphorePermit<'c>, AcquireError>>,
+) -> Result<SemaphorePermit<'c>, Failure> {
+    match timeout(PERMIT_TIMEOUT, acquired).await {
+        Ok(Ok(permit)) => Ok(permit),
+        // The semaphore is never closed.
+        Ok(Err(_)) | Err(_) => Err(Failure::transient("too many other requests are under way")),
+    }
 }

@@ -58,6 +58,14 @@ impl Failure {
 impl From<object_store::Error> for Failure {
     fn from(error: object_store::Error) -> Self {
         let is_missing = matches!(error, object_store::Error::NotFound { .. });
+        if let object_store::Error::InvalidPath { source } = &error {
+            return Self::Unavailable {
+                problem: "it has an object that is not ours, under a name that cannot be read"
+                    .into(),
+                detail: Some(source.to_string().into()),
+                is_transient: false,
+            };
+        }
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
         while let Some(it) = cause {
             if let Some(http) = it.downcast_ref::<HttpError>() {

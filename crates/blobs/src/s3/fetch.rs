@@ -1,5 +1,6 @@
 //! Fetching whole objects into the cache.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -36,6 +37,9 @@ pub(super) async fn fetch(
             Ok(fetched) => return Ok(fetched),
             Err(failure) => failure,
         };
+        if matches!(failure, Failure::Local(ErrorKind::StorageFull, _)) && cache.shrink() {
+            continue;
+        }
         let may_pass = failure.is_transient() || matches!(failure, Failure::Damaged);
         if attempt == MAX_ATTEMPTS || !may_pass || client.is_out() {
             return Err(failure);

@@ -19,8 +19,10 @@
 //!
 //! # Outages
 //!
-//! Requests are repeated with backoff and jitter for about ten seconds ([`retry`]). Then, until the bucket answers
-//! again, all that need it fail at once with [`Unavailable`](crate::BlobError::Unavailable) ([`outage`]); what is cached is served.
+//! Requests are repeated with backoff and jitter for about ten seconds ([`retry`]). If the bucket answers nothing else
+//! by then, all that need it fail at once with [`Unavailable`](crate::BlobError::Unavailable) until it does
+//! ([`outage`]); what is cached is served. A server that takes a body and says nothing is noticed later: after the time
+//! that the body may take ([`client`]).
 //!
 //! # Garbage collection with many nodes
 //!

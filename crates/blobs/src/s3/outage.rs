@@ -63,7 +63,7 @@ impl Outage {
         !matches!(*self.lock(), State::Closed)
     }
 
-    /// All retries of a call failed.
+    /// All retries of a call failed, and the bucket answers nothing else either.
     pub(super) fn begin(&self) {
         let mut state = self.lock();
         if matches!(*state, State::Closed) {

@@ -15,7 +15,6 @@ use crate::storage::Record;
 const SETTLE_DELAY: Duration = Duration::from_millis(500);
 
 pub(super) async fn read(client: &Client, record: Record) -> Result<Option<Bytes>, Failure> {
-    let _permit = client.read_permit().await?;
     match client.get_small(&client.names.record(record)).await {
         Ok(content) => Ok(Some(content)),
         Err(Failure::Missing) => Ok(None),

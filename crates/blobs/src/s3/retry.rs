@@ -17,11 +17,11 @@ const MAX_DELAY: Duration = Duration::from_secs(2);
 const TOTAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Makes a request until it succeeds, is refused, or there were enough attempts. `limit` is the time for one of them,
-/// `probe` asks whether the bucket is back after an outage.
+/// `probe` asks whether the bucket answers at all: after an outage, and before one is declared.
 pub(super) async fn with_retries<T, R, P>(
     outage: &Outage,
     limit: Duration,
-    probe: impl FnOnce() -> P,
+    probe: impl Fn() -> P,
     mut request: impl FnMut() -> R,
 ) -> Result<T, Failure>
 where
@@ -54,7 +54,10 @@ where
         let delay = jittered_delay(attempt);
         let is_late = began.elapsed() + delay > TOTAL_LIMIT;
         if attempt == MAX_ATTEMPTS || is_late || outage.is_open() {
-            outage.begin();
+            // Not for one object that cannot be read or one body that is too slow: all others would fail with it.
+            if !outage.is_open() && !probe().await {
+                outage.begin();
+            }
             return Err(failure);
         }
         sleep(delay).await;

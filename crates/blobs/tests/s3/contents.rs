@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStoreExt;
 
-use crate::support::{Bucket, bytes, is_unavailable, publish, stage};
+use crate::support::{Bucket, bytes, is_unavailable, publish, raw_client, stage, timed};
 use crate::{LARGE, MEBIBYTE};
 
 #[tokio::test]
@@ -94,6 +95,20 @@ fn a_file_above_64_mebibytes_is_put_in_parts() {
 }
 
 #[test]
+fn an_upload_whose_part_cannot_be_put_is_aborted() {
+    let (node, requests) = Bucket::new().forwarded_node();
+    requests.refuse("partNumber=3&");
+    let content = bytes(70 * LARGE, 1);
+    assert!(is_unavailable(&publish(node.store(), &[&content])));
+    let is_abort = |it: &String| it.starts_with("DELETE ") && it.contains("uploadId=");
+    assert_eq!(requests.requests().into_iter().filter(is_abort).count(), 1);
+    // The bucket answers: the next one need not wait.
+    let (outcome, took) = timed(|| publish(node.store(), &[b"small"]));
+    outcome.unwrap().keep();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
 fn an_upload_in_parts_that_fails_leaves_nothing() {
     let bucket = Bucket::new();
     let (node, requests) = bucket.forwarded_node();
@@ -134,4 +149,25 @@ fn every_object_is_listed_with_its_length() {
         let entry = entries.iter().find(|it| it.id == blob.location.object());
         assert_eq!(entry.unwrap().size, blob.size);
     }
+}
+
+/// A server puts a thousand keys in one answer.
+#[tokio::test]
+async fn a_listing_goes_on_behind_the_first_page() {
+    const OBJECTS: usize = 2_050;
+    let bucket = Bucket::new();
+    let (client, prefix) = (raw_client(), bucket.prefix.clone());
+    let put = |number| {
+        let key = format!("{prefix}/files/{number:024x}").into();
+        let client = &client;
+        async move { client.put(&key, "x".into()).await.unwrap() }
+    };
+    let puts = stream::iter(0..OBJECTS).map(put).buffer_unordered(16);
+    puts.collect::<Vec<_>>().await;
+    let node = bucket.node();
+    let entries = node.store().objects().unwrap();
+    let mut ids: Vec<_> = entries.map(|it| it.unwrap().id.to_string()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), OBJECTS);
 }

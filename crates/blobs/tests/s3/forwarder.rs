@@ -28,6 +28,8 @@ struct Shared {
     connections: Mutex<Vec<TcpStream>>,
     /// Methods and targets.
     requests: Mutex<Vec<String>>,
+    /// Requests whose target contains this are not forwarded; their connections end.
+    refused: Mutex<Option<String>>,
 }
 
 impl Forwarder {
@@ -43,6 +45,7 @@ impl Forwarder {
             allowance: AtomicU64::new(u64::MAX),
             connections: Mutex::default(),
             requests: Mutex::default(),
+            refused: Mutex::default(),
         });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || accepting.accept(&listener));
@@ -62,6 +65,11 @@ impl Forwarder {
     /// Cuts as soon as this many more bytes have passed.
     pub(crate) fn cut_after(&self, bytes: u64) {
         self.shared.allowance.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Ends every connection that asks for a target with this in it.
+    pub(crate) fn refuse(&self, part_of_target: &str) {
+        *self.shared.refused.lock().unwrap() = Some(part_of_target.to_owned());
     }
 
     /// Takes everything and forwards nothing.
@@ -159,6 +167,9 @@ impl Shared {
             }
             if is_request {
                 let found = scanner.scan(&buffer[..count]);
+                if found.iter().any(|request| self.is_refused(request)) {
+                    break;
+                }
                 self.requests.lock().unwrap().extend(found);
                 let millis = self.delay_millis.load(Ordering::SeqCst);
                 thread::sleep(Duration::from_millis(millis));
@@ -169,6 +180,11 @@ impl Shared {
         }
         let _ = from.shutdown(Shutdown::Both);
         let _ = to.shutdown(Shutdown::Both);
+    }
+
+    fn is_refused(&self, request: &str) -> bool {
+        let refused = self.refused.lock().unwrap();
+        refused.as_ref().is_some_and(|it| request.contains(it))
     }
 
     fn may_pass(&self, count: u64) -> bool {

@@ -59,6 +59,21 @@ fn a_server_that_takes_requests_and_says_nothing_is_an_outage() {
 }
 
 #[test]
+fn one_object_that_cannot_be_read_is_no_outage() {
+    let bucket = Bucket::new();
+    let here = bucket.node();
+    let broken = here.add(&[&bytes(LARGE, 1)])[0];
+    let whole = here.add(&[&bytes(LARGE, 2)])[0];
+    let (there, server) = bucket.forwarded_node();
+    let name = broken.location.object().to_string();
+    server.refuse(name.rsplit(':').next().unwrap());
+    assert!(is_unavailable(&there.store().verify(&broken)));
+    let (outcome, took) = timed(|| there.store().verify(&whole));
+    assert!(outcome.is_ok() && took < Duration::from_secs(1), "{took:?}");
+    publish(there.store(), &[b"new"]).unwrap().keep();
+}
+
+#[test]
 fn an_interruption_is_not_noticed() {
     let (node, server) = Bucket::new().forwarded_node();
     server.cut();

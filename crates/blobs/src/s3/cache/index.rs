@@ -84,10 +84,19 @@ impl Index {
         self.entries.get(&id).is_some_and(is_same) && self.remove(id).is_some()
     }
 
-    /// Takes room for an object that arrives; returns what has to go for it.
-    pub(super) fn reserve(&mut self, size: u64, capacity: u64) -> Vec<(ObjectId, Entry)> {
-        self.reserved += size;
-        self.evict(capacity.saturating_sub(self.reserved))
+    /// Takes room for an object that arrives; returns what has to go for it, or none if there is no room.
+    pub(super) fn reserve(&mut self, size: u64, capacity: u64) -> Option<Vec<(ObjectId, Entry)>> {
+        let reserved = self.reserved.saturating_add(size);
+        if size > capacity || (self.reserved > 0 && reserved > capacity / 2) {
+            return None;
+        }
+        self.reserved = reserved;
+        Some(self.evict(capacity - reserved))
+    }
+
+    /// Makes room because the disk is full: a quarter of what there is, and one object at least.
+    pub(super) fn shrink(&mut self) -> Vec<(ObjectId, Entry)> {
+        self.evict((self.bytes - self.bytes / 4).min(self.bytes.saturating_sub(1)))
     }
 
     /// Adds an object that has arrived in reserved room. Others that arrive at the same time may have taken more than
@@ -136,13 +145,31 @@ mod tests {
             index.insert(id, hash, 10, true);
         }
         assert!(index.find(a).is_some());
-        let evicted = index.reserve(5, 30);
-        assert_eq!(evicted.iter().map(|it| it.0).collect::<Vec<_>>(), [b]);
-        let evicted = index.reserve(10, 30);
-        assert_eq!(evicted.iter().map(|it| it.0).collect::<Vec<_>>(), [c]);
+        let ids = |evicted: Vec<(ObjectId, Entry)>| -> Vec<_> {
+            evicted.into_iter().map(|(id, _)| id).collect()
+        };
+        assert_eq!(index.reserve(5, 30).map(ids), Some(vec![b]));
+        assert_eq!(index.reserve(10, 30).map(ids), Some(vec![c]));
+        assert!(index.reserve(1, 30).is_none(), "half of it arrives already");
         index.release(15);
         assert_eq!((index.bytes, index.reserved), (10, 0));
         assert!(index.find(b).is_none() && index.find(a).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_quarter_goes_when_the_disk_is_full() -> Result<(), BlobError> {
+        let mut index = Index::default();
+        assert!(index.shrink().is_empty());
+        for _ in 0..8 {
+            let id = ObjectId::File(UniqueId::new()?);
+            index.insert(id, blake3::hash(b""), 10, true);
+        }
+        assert_eq!(index.shrink().len(), 2);
+        while index.bytes > 10 {
+            assert!(!index.shrink().is_empty());
+        }
+        assert_eq!(index.shrink().len(), 1);
         Ok(())
     }
 

@@ -125,16 +125,16 @@ impl Cache {
         };
         if !entry.is_verified {
             let path = self.path(id, &entry.hash);
-            let compared =
-                File::open(&path).and_then(|file| verify::is_intact(&file, entry.size, entry.hash));
-            match compared {
-                Ok(true) => {}
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                Ok(false) | Err(_) => {
-                    tracing::warn!(object = %id, "fetch a cached object anew: it is damaged");
-                    self.forget(id, &entry)?;
-                    return Ok(None);
-                }
+            // A sector that cannot be read is damage as well: the bucket has the bytes.
+            let is_intact = match File::open(&path) {
+                Ok(file) => verify::is_intact(&file, entry.size, entry.hash).unwrap_or(false),
+                Err(error) if error.kind() == ErrorKind::NotFound => false,
+                Err(error) => return Err(error),
+            };
+            if !is_intact {
+                tracing::warn!(object = %id, "fetch a cached object anew: it is damaged");
+                self.forget(id, &entry)?;
+                return Ok(None);
             }
             self.lock().set_verified(id, entry.generation);
         }
@@ -145,15 +145,21 @@ impl Cache {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes room for an object that arrives, and evicts others for it; none if it is longer than all there is.
+    /// Takes room for an object that arrives, and evicts others for it; none if it is longer than all there is, or if
+    /// what arrives already has half of it: large files that are visited at the same moment must not empty the cache.
     pub(super) fn reserve(&self, size: u64) -> Option<Reservation<'_>> {
-        if size > self.capacity {
-            return None;
-        }
-        let evicted = self.lock().reserve(size, self.capacity);
+        let evicted = self.lock().reserve(size, self.capacity)?;
         let reservation = Reservation { cache: self, size };
         self.remove_evicted(evicted);
         Some(reservation)
+    }
+
+    /// Makes room on a disk that is full; false if nothing is cached any more.
+    pub(super) fn shrink(&self) -> bool {
+        let evicted = self.lock().shrink();
+        let has_evicted = !evicted.is_empty();
+        self.remove_evicted(evicted);
+        has_evicted
     }
 
     /// Keeps a file that was compared with its hash. Without a reservation it goes when it was read.
