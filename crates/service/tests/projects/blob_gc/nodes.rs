@@ -21,7 +21,9 @@ use tokio::task::JoinSet;
 /// A prefix of its own in the bucket that `./test` makes, as a node with this cache uses it.
 fn bucket(prefix: &str, cache: &TempDir) -> S3Settings {
     let variable = |name: &str| {
-        std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run ./test"))
+        let value = std::env::var(name);
+        assert!(value.is_ok(), "{name} is not set: run ./test");
+        value.unwrap()
     };
     S3Settings {
         bucket: variable("ESTRADE_TEST_S3_BUCKET"),
@@ -132,10 +134,10 @@ async fn nothing_in_use_goes_while_two_nodes_deploy_and_a_third_collects() {
         tasks.spawn(deployer.run(format!("shop-{number}"), number as u64));
     }
     let full = std::env::var_os("ESTRADE_TEST_FULL").is_some_and(|value| value == "1");
-    let least = if full { 200 } else { 25 };
+    let min_rounds = if full { 200 } else { 25 };
     let mut total = CollectedBlobs::default();
-    for round in 0..10 * least {
-        if round >= least && total.contents > 0 && total.files > 0 {
+    for round in 0..10 * min_rounds {
+        if round >= min_rounds && total.contents > 0 && total.files > 0 {
             break;
         }
         let alone = time.write().await;
