@@ -356,7 +356,7 @@ impl Edge {
         request: &StaticRequest<'_>,
         now: Timestamp,
     ) -> StaticResponse {
-        let outcome = match self.try_serve_files(route, live, request, now).await {
+        let outcome = match self.try_serve_files(live, request, now).await {
             // A clean-up may have moved the contents; the database knows where they are now.
             Err(ServeError::Content(ContentError::Missing)) => {
                 live.forget_site();
@@ -364,7 +364,7 @@ impl Edge {
                 live.earlier
                     .iter()
                     .for_each(|it| self.routes.sites().forget(it.release));
-                self.try_serve_files(route, live, request, now).await
+                self.try_serve_files(live, request, now).await
             }
             other => other,
         };
@@ -376,7 +376,6 @@ impl Edge {
 
     async fn try_serve_files(
         &self,
-        route: &Route,
         live: &LiveSite,
         request: &StaticRequest<'_>,
         now: Timestamp,
@@ -394,7 +393,6 @@ impl Edge {
             site
         };
         let handler = StaticHandler {
-            project: route.project,
             live,
             site: &site,
             sites: self.routes.sites(),

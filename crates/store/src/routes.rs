@@ -2,7 +2,7 @@
 
 use crate::{Db, Record, Row, StoreError};
 use estrade_model::release::ArtifactId;
-use estrade_model::{ProjectId, ReleaseId, Timestamp};
+use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 
 /// A project and its name, which is a host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,7 @@ impl Record for NamedProject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteRow {
     pub name: String,
+    pub owner: OwnerId,
     /// How many instances run; with 0 it is switched off.
     pub scale: u32,
     /// Whether its name leads to it; else only its custom domains do.
@@ -52,6 +53,7 @@ impl Record for RouteRow {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             name: row.take()?,
+            owner: row.take()?,
             scale: row.take()?,
             default_subdomain: row.take()?,
             live: None,
@@ -89,7 +91,7 @@ pub async fn list_named_projects(
 pub async fn read_route(db: &Db, project: ProjectId) -> Result<Option<RouteRow>, StoreError> {
     // Two reads: a release that goes live between them is announced by the change feed.
     let route: Option<RouteRow> = db
-        .read("SELECT name, scale, default_subdomain FROM projects WHERE id = $1")
+        .read("SELECT name, owner_id, scale, default_subdomain FROM projects WHERE id = $1")
         .bind(project)
         .fetch_optional()
         .await?;

@@ -5,7 +5,7 @@ use crate::routing::route::State;
 use crate::routing::route_generation::time_of_second;
 use crate::static_files::live_site::LiveSite;
 use arc_swap::ArcSwapWeak;
-use estrade_model::{ProjectId, Timestamp};
+use estrade_model::{OwnerId, ProjectId, Timestamp};
 use estrade_service::{Core, Result};
 use estrade_store::routes::{self, LiveRow};
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ pub(super) async fn read_state(
         _ if route.scale == 0 => State::Off,
         None => State::Empty,
         Some(row) if row.runs => State::Running(endpoints.set(project, row.release)),
-        Some(row) => read_site(core, project, row, since).await?,
+        Some(row) => read_site(core, project, route.owner, row, since).await?,
     };
     Ok((state, route.default_subdomain))
 }
@@ -34,6 +34,7 @@ pub(super) async fn read_state(
 async fn read_site(
     core: &Core,
     project: ProjectId,
+    owner: OwnerId,
     row: LiveRow,
     since: Timestamp,
 ) -> Result<State> {
@@ -57,6 +58,7 @@ async fn read_site(
         modified: time_of_second(seconds),
         dated,
         earlier,
+        owner,
         row,
         site: ArcSwapWeak::default(),
     }))

@@ -13,7 +13,7 @@ use crate::static_files::content_fetch::Fetches;
 use crate::static_files::site::ContentLocation;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, BlobStore, ObjectId};
-use estrade_model::ProjectId;
+use estrade_model::OwnerId;
 use estrade_model::sync::MutexExt;
 use foldhash::quality::RandomState;
 use quick_cache::Weighter;
@@ -186,10 +186,10 @@ impl ContentCache {
         }
     }
 
-    /// A content of a site. It waits when the bytes have to come from the disk, or from a bucket.
+    /// A content of a site of this owner. It waits when the bytes have to come from the disk, or from a bucket.
     pub async fn open(
         &self,
-        site: ProjectId,
+        owner: OwnerId,
         stored: ContentLocation,
     ) -> Result<Content, ContentError> {
         let admitted = self.is_admitted(&stored);
@@ -198,7 +198,7 @@ impl ContentCache {
         }
         let open = match self.local_file(stored.place)? {
             Some(open) => open,
-            None => Box::pin(self.fetch(site, stored.place)).await?,
+            None => Box::pin(self.fetch(owner, stored.place)).await?,
         };
         Ok(self.read(&open.file, stored, admitted).await?)
     }
@@ -290,8 +290,8 @@ impl ContentCache {
     }
 
     /// A file that has to come from elsewhere first.
-    async fn fetch(&self, site: ProjectId, place: ObjectId) -> Result<Arc<OpenFile>, ContentError> {
-        let file = self.fetches.fetch(site, place).await?;
+    async fn fetch(&self, owner: OwnerId, place: ObjectId) -> Result<Arc<OpenFile>, ContentError> {
+        let file = self.fetches.fetch(owner, place).await?;
         // Another request may have waited for the same object.
         let kept = self.files.get(&place);
         Ok(kept.unwrap_or_else(|| self.keep_open(place, file)))
@@ -413,7 +413,7 @@ mod tests {
             files: 100,
         };
         let contents = ContentCache::new(store.clone(), limits);
-        let site = "0123456789abcdef01234567".parse().unwrap();
+        let owner = "0123456789abcdef01234567".parse().unwrap();
         let kept = publish(b"kept");
         store.close_pack(kept.blobs()[0].location.object());
         let removed = publish(b"removed");
@@ -424,7 +424,7 @@ mod tests {
                 offset: blob.location.offset(),
                 size: blob.size,
             };
-            contents.open(site, stored).await.unwrap();
+            contents.open(owner, stored).await.unwrap();
         }
         assert_eq!(contents.files.len(), 2);
         let [kept, removed] = [&kept, &removed].map(|it| it.blobs()[0]);

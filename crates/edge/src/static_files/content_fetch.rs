@@ -2,18 +2,19 @@
 //!
 //! - Single flight: requests for the same object wait for one fetch. It goes on when they stop waiting, so that a
 //!   client that gives up and asks again does not begin anew.
-//! - Two bounds on waiting, of a site and of all sites: beyond them, and after [`MAX_WAIT`], a request gets 503.
-//! - Two bounds on fetching, in this order: a request takes one of its site's slots, then one of the node's. The queue
-//!   for the latter is first come, first served, and a site stands in it with no more requests than it has slots.
-//!   Failure prevented: a site with thousands of cold files delays the first file of another one by minutes.
+//! - Two bounds on waiting, of an owner and of all: beyond them, and after [`MAX_WAIT`], a request gets 503.
+//! - Two bounds on fetching, in this order: a request takes one of the slots of its site's owner, then one of the
+//!   node's. The queue for the latter is first come, first served, and an owner stands in it with no more requests than
+//!   it has slots. Failure prevented: an owner with thousands of cold files, in however many projects, delays the first
+//!   file of another one by minutes.
 //!
 //! A request looks for a running fetch again once it has its slots, and gives them back if there is one. So an object
-//! that two sites share is fetched in the turn of whoever comes first, not behind everything else that one of them
-//! waits for.
+//! that sites of two owners share is fetched in the turn of whoever comes first, not behind everything else that one of
+//! them waits for.
 
 use crate::static_files::content_error::ContentError;
 use estrade_blobs::{BlobError, BlobStore, ObjectId};
-use estrade_model::ProjectId;
+use estrade_model::OwnerId;
 use estrade_model::error::error_chain;
 use estrade_model::keyed_limit::KeyedLimit;
 use estrade_model::sync::MutexExt;
@@ -28,12 +29,12 @@ use tokio::time::timeout;
 
 /// Objects that are fetched at the same time: each has a thread, and the bucket has other nodes to serve.
 const MAX_FETCHES: usize = 32;
-/// Of these, most of one site.
-const MAX_SITE_FETCHES: usize = 8;
+/// Of these, most of one owner.
+const MAX_OWNER_FETCHES: usize = 8;
 /// Requests that wait for an object.
 const MAX_WAITING: usize = 4096;
-/// Of these, most of one site.
-const MAX_SITE_WAITING: usize = 512;
+/// Of these, most of one owner.
+const MAX_OWNER_WAITING: usize = 512;
 /// How long a request waits for an object. The fetch goes on.
 const MAX_WAIT: Duration = Duration::from_secs(15);
 
@@ -46,10 +47,10 @@ pub(super) struct Fetches(Arc<Shared>);
 
 struct Shared {
     store: BlobStore,
-    waiting: KeyedLimit<ProjectId>,
+    waiting: KeyedLimit<OwnerId>,
     slots: Arc<Semaphore>,
-    /// The slots of sites that have a request here.
-    site_slots: Mutex<HashMap<ProjectId, Weak<Semaphore>>>,
+    /// The slots of owners that have a request here.
+    owner_slots: Mutex<HashMap<OwnerId, Weak<Semaphore>>>,
     running: Mutex<HashMap<ObjectId, watch::Receiver<Outcome>>>,
     /// Whether the last fetch failed because the storage did not answer: an outage is logged once.
     failing: AtomicBool,
@@ -65,7 +66,7 @@ struct Flight {
 
 /// What a fetch holds while it runs.
 struct Slots {
-    _site: OwnedSemaphorePermit,
+    _owner: OwnedSemaphorePermit,
     _node: OwnedSemaphorePermit,
 }
 
@@ -73,9 +74,9 @@ impl Fetches {
     pub(super) fn new(store: BlobStore) -> Self {
         Self(Arc::new(Shared {
             store,
-            waiting: KeyedLimit::new(MAX_WAITING, MAX_SITE_WAITING),
+            waiting: KeyedLimit::new(MAX_WAITING, MAX_OWNER_WAITING),
             slots: Arc::new(Semaphore::new(MAX_FETCHES)),
-            site_slots: Mutex::default(),
+            owner_slots: Mutex::default(),
             running: Mutex::default(),
             failing: AtomicBool::new(false),
         }))
@@ -84,36 +85,36 @@ impl Fetches {
     /// An object of the storage, once it is on this node's disk.
     pub(super) async fn fetch(
         &self,
-        site: ProjectId,
+        owner: OwnerId,
         place: ObjectId,
     ) -> Result<Arc<File>, ContentError> {
-        let waiting = self.0.waiting.try_acquire(site);
+        let waiting = self.0.waiting.try_acquire(owner);
         let _waiting = waiting.map_err(|_| ContentError::Busy)?;
-        let fetched = timeout(MAX_WAIT, self.fetch_in_turn(site, place));
+        let fetched = timeout(MAX_WAIT, self.fetch_in_turn(owner, place));
         fetched.await.unwrap_or(Err(ContentError::Busy))
     }
 
     async fn fetch_in_turn(
         &self,
-        site: ProjectId,
+        owner: OwnerId,
         place: ObjectId,
     ) -> Result<Arc<File>, ContentError> {
         let running = self.0.running.lock_ignoring_poison().get(&place).cloned();
         let outcome = if let Some(running) = running {
             running
         } else {
-            let slots = self.slots(site).await?;
+            let slots = self.slots(owner).await?;
             self.join_or_begin(place, slots)
         };
         wait(outcome).await
     }
 
-    async fn slots(&self, site: ProjectId) -> Result<Slots, ContentError> {
-        let own = self.site_slots(site).acquire_owned().await;
+    async fn slots(&self, owner: OwnerId) -> Result<Slots, ContentError> {
+        let own = self.owner_slots(owner).acquire_owned().await;
         let node = Arc::clone(&self.0.slots).acquire_owned().await;
         match (own, node) {
-            (Ok(site), Ok(node)) => Ok(Slots {
-                _site: site,
+            (Ok(owner), Ok(node)) => Ok(Slots {
+                _owner: owner,
                 _node: node,
             }),
             // Neither is ever closed.
@@ -121,15 +122,15 @@ impl Fetches {
         }
     }
 
-    fn site_slots(&self, site: ProjectId) -> Arc<Semaphore> {
-        let mut sites = self.0.site_slots.lock_ignoring_poison();
-        if let Some(slots) = sites.get(&site).and_then(Weak::upgrade) {
+    fn owner_slots(&self, owner: OwnerId) -> Arc<Semaphore> {
+        let mut owners = self.0.owner_slots.lock_ignoring_poison();
+        if let Some(slots) = owners.get(&owner).and_then(Weak::upgrade) {
             return slots;
         }
         // No more are left than requests wait.
-        sites.retain(|_, slots| slots.strong_count() > 0);
-        let slots = Arc::new(Semaphore::new(MAX_SITE_FETCHES));
-        sites.insert(site, Arc::downgrade(&slots));
+        owners.retain(|_, slots| slots.strong_count() > 0);
+        let slots = Arc::new(Semaphore::new(MAX_OWNER_FETCHES));
+        owners.insert(owner, Arc::downgrade(&slots));
         slots
     }
 

@@ -138,11 +138,11 @@ impl Fixture {
     fn spawn(
         &self,
         tasks: &mut tokio::task::JoinSet<Result<Arc<File>, ContentError>>,
-        site: u8,
+        owner: u8,
         place: ObjectId,
     ) {
         let fetches = self.fetches.clone();
-        tasks.spawn(async move { fetches.fetch(site_id(site), place).await });
+        tasks.spawn(async move { fetches.fetch(owner_id(owner), place).await });
     }
 
     async fn until_fetched(&self, count: usize) -> Vec<ObjectId> {
@@ -156,7 +156,7 @@ impl Fixture {
     }
 }
 
-fn site_id(number: u8) -> ProjectId {
+fn owner_id(number: u8) -> OwnerId {
     format!("{number:024x}").parse().unwrap()
 }
 
@@ -181,54 +181,54 @@ async fn requests_for_the_same_object_wait_for_one_fetch() {
 }
 
 #[tokio::test]
-async fn a_site_with_many_cold_files_does_not_delay_that_of_another() {
+async fn an_owner_with_many_cold_files_does_not_delay_another() {
     let fixture = Fixture::new();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..100 {
         fixture.spawn(&mut tasks, 1, object());
     }
-    fixture.until_fetched(MAX_SITE_FETCHES).await;
+    fixture.until_fetched(MAX_OWNER_FETCHES).await;
     let other = object();
     fixture.spawn(&mut tasks, 2, other);
-    let fetched = fixture.until_fetched(MAX_SITE_FETCHES + 1).await;
+    let fetched = fixture.until_fetched(MAX_OWNER_FETCHES + 1).await;
     assert_eq!(fetched.last(), Some(&other));
-    assert_eq!(fetched.len(), MAX_SITE_FETCHES + 1);
+    assert_eq!(fetched.len(), MAX_OWNER_FETCHES + 1);
     fixture.storage.open_gate();
     assert_eq!(tasks.join_all().await.len(), 101);
     let most = fixture.storage.most_at_once.load(Ordering::SeqCst);
-    assert_eq!(most, MAX_SITE_FETCHES + 1);
+    assert_eq!(most, MAX_OWNER_FETCHES + 1);
 }
 
 #[tokio::test]
-async fn an_object_that_two_sites_share_is_not_behind_all_that_one_of_them_waits_for() {
+async fn an_object_that_two_owners_share_is_not_behind_all_that_one_of_them_waits_for() {
     let fixture = Fixture::new();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..100 {
         fixture.spawn(&mut tasks, 1, object());
     }
-    fixture.until_fetched(MAX_SITE_FETCHES).await;
+    fixture.until_fetched(MAX_OWNER_FETCHES).await;
     let shared = object();
     fixture.spawn(&mut tasks, 1, shared);
     tokio::time::sleep(Duration::from_millis(20)).await;
     fixture.spawn(&mut tasks, 2, shared);
-    let fetched = fixture.until_fetched(MAX_SITE_FETCHES + 1).await;
+    let fetched = fixture.until_fetched(MAX_OWNER_FETCHES + 1).await;
     assert_eq!(fetched.last(), Some(&shared));
     fixture.storage.open_gate();
     tasks.join_all().await;
 }
 
 #[tokio::test]
-async fn more_requests_of_a_site_than_may_wait_are_turned_away_at_once() {
+async fn more_requests_of_an_owner_than_may_wait_are_turned_away_at_once() {
     let fixture = Fixture::new();
     let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..MAX_SITE_WAITING {
+    for _ in 0..MAX_OWNER_WAITING {
         fixture.spawn(&mut tasks, 1, object());
     }
-    fixture.until_fetched(MAX_SITE_FETCHES).await;
-    while fixture.fetches.0.waiting.try_acquire(site_id(1)).is_ok() {
+    fixture.until_fetched(MAX_OWNER_FETCHES).await;
+    while fixture.fetches.0.waiting.try_acquire(owner_id(1)).is_ok() {
         tokio::task::yield_now().await;
     }
-    let refused = fixture.fetches.fetch(site_id(1), object()).await;
+    let refused = fixture.fetches.fetch(owner_id(1), object()).await;
     assert!(matches!(refused, Err(ContentError::Busy)), "{refused:?}");
     fixture.storage.open_gate();
     tasks.join_all().await;
@@ -239,7 +239,7 @@ async fn more_requests_of_a_site_than_may_wait_are_turned_away_at_once() {
 async fn a_request_does_not_wait_for_ever_and_the_fetch_goes_on() {
     let fixture = Fixture::new();
     let place = object();
-    let fetch = fixture.fetches.fetch(site_id(1), place);
+    let fetch = fixture.fetches.fetch(owner_id(1), place);
     let waited = timeout(Duration::from_millis(50), fetch).await;
     assert!(waited.is_err());
     let running = &fixture.fetches.0.running;

@@ -18,9 +18,9 @@ use crate::static_files::site::{FileEntry, Site};
 use crate::static_files::site_cache::SiteCache;
 use bytes::Bytes;
 use estrade_blobs::Digest;
+use estrade_model::Timestamp;
 use estrade_model::coding::Coding;
 use estrade_model::paths::FilePath;
-use estrade_model::{ProjectId, Timestamp};
 use estrade_service::Error;
 use http::StatusCode;
 use percent_encoding::utf8_percent_encode;
@@ -40,7 +40,6 @@ pub(crate) enum ServeError {
 
 /// Where the responses of one release come from.
 pub(crate) struct StaticHandler<'v> {
-    pub project: ProjectId,
     /// The release that is live.
     pub live: &'v LiveSite,
     pub site: &'v Arc<Site>,
@@ -434,7 +433,7 @@ impl StaticHandler<'_> {
 
     async fn open(&self, entry: &FileEntry, coding: Coding) -> Result<Content, ServeError> {
         let stored = entry.stored(coding).unwrap_or(entry.plain);
-        let content = self.contents.open(self.project, stored).await;
+        let content = self.contents.open(self.live.owner, stored).await;
         content.map_err(ServeError::Content)
     }
 }

@@ -2,12 +2,15 @@
 
 use crate::static_files::site::Site;
 use arc_swap::ArcSwapWeak;
+use estrade_model::OwnerId;
 use estrade_store::routes::LiveRow;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 /// The release that is live, and those that were.
 pub struct LiveSite {
+    /// Whose share of this node's fetches it uses.
+    pub owner: OwnerId,
     pub row: LiveRow,
     /// When it went live, to the second…
     pub(crate) second: u32,
