@@ -87,6 +87,24 @@ fn an_orphan_that_is_known_again_has_another_day() {
 }
 
 #[test]
+fn an_orphan_that_another_collector_knew_has_another_day() {
+    let (root, here) = new_store();
+    let there = BlobStore::open(root.path(), "test").unwrap();
+    let blob = store_contents(&here, &[&bytes(LARGE, 1)])[0];
+    let hours = |hours| SystemTime::now() + Duration::from_hours(hours);
+    let look = |store: &BlobStore, known: bool, now| {
+        let removed = store.remove_orphans(|_| Ok(known), now, DAY);
+        removed.unwrap().objects
+    };
+    assert_eq!(look(&here, false, hours(1)), 0);
+    assert_eq!(look(&there, true, hours(20)), 0);
+    assert_eq!(look(&here, false, hours(26)), 0);
+    assert_eq!(look(&there, false, hours(49)), 0);
+    here.verify(&blob).unwrap();
+    assert_eq!(look(&there, false, hours(51)), 1);
+}
+
+#[test]
 fn what_another_installation_wrote_is_never_removed() {
     let (root, store) = new_store();
     let blob = store_contents(&store, &[&bytes(LARGE, 1)])[0];

@@ -199,7 +199,7 @@ async fn read_rules(
     };
     let core = Arc::clone(core);
     let read = tokio::task::spawn_blocking(move || core.blobs.read(&blob)).await;
-    let bytes = read.map_err(Error::internal)?.map_err(Error::from)?;
+    let bytes = read.map_err(Error::internal)??;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -40,8 +40,8 @@ fn naming(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Removes packs and files of this node, or of the bucket, that hold no content, a day after they were found to be such; returns how
-/// many there were. By then also a commit of PostgreSQL has ended whose client was killed.
+/// Removes packs and files of this node, or of the bucket, that hold no content, a day after they were found to be
+/// such; returns how many there were. By then also a commit of PostgreSQL has ended whose client was killed.
 pub(crate) async fn remove_orphans(core: &Arc<Core>) -> Result<u64> {
     let millis = u64::try_from(core.now().millis()).unwrap_or(0);
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
@@ -53,7 +53,6 @@ pub(crate) async fn remove_orphans(core: &Arc<Core>) -> Result<u64> {
     };
     let removed = tokio::task::spawn_blocking(remove)
         .await
-        .map_err(Error::internal)?
-        .map_err(Error::from)?;
+        .map_err(Error::internal)??;
     Ok(removed.objects)
 }

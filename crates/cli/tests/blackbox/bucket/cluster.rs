@@ -1,7 +1,7 @@
 //! Two nodes that share a database and a bucket, and what visitors and administrators ask them.
 
 use super::forwarder::{Bucket, Forwarder};
-use crate::support::{ApiResponse, Home, Postgres, Server, TIMEOUT, text};
+use crate::support::{ApiResponse, Home, Postgres, Server, TIMEOUT, serve_args, text};
 use estrade_testkit::{eventually_or, free_port};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -26,15 +26,9 @@ impl Node {
 
     fn start(&mut self, token: Option<&str>) {
         let edge = format!("127.0.0.1:{}", self.edge);
-        let command = self.home.command([
-            "serve",
-            "--platform-listen",
-            "127.0.0.1:0",
-            "--ai-listen",
-            "127.0.0.1:0",
-            "--edge-listen",
-            &edge,
-        ]);
+        let mut args = serve_args();
+        args[6] = &edge;
+        let command = self.home.command(args);
         let mut server = Server::start_by(&self.home, command);
         if let Some(token) = token {
             token.clone_into(&mut server.token);

@@ -16,8 +16,7 @@ pub(super) async fn compact(core: &Core) -> Result<usize> {
     let blobs = core.blobs.clone();
     let packs = tokio::task::spawn_blocking(move || list_packs(&blobs))
         .await
-        .map_err(Error::internal)?
-        .map_err(Error::from)?;
+        .map_err(Error::internal)??;
     let (mut batch, mut bytes, mut emptied) = (Vec::new(), 0, 0);
     for pack in packs {
         let live = blob_gc::live_bytes(&core.db, pack.id).await?;
@@ -68,8 +67,7 @@ async fn move_out(core: &Core, packs: Vec<ObjectId>) -> Result<()> {
     let blobs = core.blobs.clone();
     let published = tokio::task::spawn_blocking(move || copy(&blobs, &contents))
         .await
-        .map_err(Error::internal)?
-        .map_err(Error::from)?;
+        .map_err(Error::internal)??;
     let moves = published.blobs().iter();
     let moves: Vec<_> = moves
         .filter_map(|blob| Some((*blob, *from.get(&blob.digest)?)))

@@ -66,7 +66,7 @@ async fn download_archive(
     let stream = core.blobs.stream(&source.blob).await;
     Ok(SourceDownload {
         format: source.format,
-        stream: stream.map_err(Error::from)?.boxed(),
+        stream: stream?.boxed(),
         length: Some(source.blob.size),
     })
 }

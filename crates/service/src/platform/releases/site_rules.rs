@@ -43,7 +43,7 @@ pub(super) async fn check_rules(core: &Arc<Core>, artifact: ArtifactId) -> Resul
 async fn read_text(core: &Arc<Core>, blob: StoredBlob) -> Result<String, Error> {
     let core = Arc::clone(core);
     let read = tokio::task::spawn_blocking(move || core.blobs.read(&blob)).await;
-    let bytes = read.map_err(Error::internal)?.map_err(Error::from)?;
+    let bytes = read.map_err(Error::internal)??;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -258,7 +258,7 @@ async fn read_small(core: &Core, file: &ManifestFile) -> Result<Vec<u8>> {
     let blobs = core.blobs.clone();
     let read = tokio::task::spawn_blocking(move || blobs.read(&blob));
     let bytes = read.await.map_err(Error::internal)?;
-    Ok(bytes.map_err(Error::from)?.to_vec())
+    Ok(bytes?.to_vec())
 }
 
 fn parse_path(path: String) -> Result<FilePath> {
