@@ -41,6 +41,18 @@ fn contents_of_every_size_read_back() {
 }
 
 #[test]
+fn a_small_content_is_compared_with_its_hash_when_it_is_read() {
+    let (root, store) = new_store();
+    let blobs = store_contents(&store, &[b"first", b"second"]);
+    let packs = fs::read_dir(root.path().join("packs")).unwrap();
+    let path = packs.map(|entry| entry.unwrap().path()).next().unwrap();
+    let pack = fs::File::options().write(true).open(path).unwrap();
+    pack.write_all_at(b"x", blobs[0].location.offset()).unwrap();
+    assert!(matches!(store.read(&blobs[0]), Err(BlobError::Damaged)));
+    assert_eq!(store.read(&blobs[1]).unwrap(), b"second".as_slice());
+}
+
+#[test]
 fn a_store_that_is_opened_again_has_its_contents() {
     let (root, store) = new_store();
     let blobs = store_contents(&store, &[b"kept", &bytes(LARGE, 1)]);

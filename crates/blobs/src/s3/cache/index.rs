@@ -94,9 +94,9 @@ impl Index {
         Some(self.evict(capacity - reserved))
     }
 
-    /// Makes room because the disk is full: a quarter of what there is, and one object at least.
+    /// Makes room because the disk is full: a quarter of what there is.
     pub(super) fn shrink(&mut self) -> Vec<(ObjectId, Entry)> {
-        self.evict((self.bytes - self.bytes / 4).min(self.bytes.saturating_sub(1)))
+        self.evict(self.bytes - self.bytes / 4)
     }
 
     /// Adds an object that has arrived in reserved room. Others that arrive at the same time may have taken more than
