@@ -232,7 +232,7 @@ impl Record for KeyWorkspace {
     }
 }
 
-/// A page of an owner's keys with their workspaces, newest first: two queries, however many keys.
+/// A page of an owner's keys with their workspaces, newest first.
 pub async fn list_keys(
     db: &Db,
     owner: OwnerId,
@@ -254,35 +254,7 @@ pub async fn list_keys(
         .bind(skip)
         .fetch_all()
         .await?;
-    let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
-        return Ok(Vec::new());
-    };
-    let workspaces: Vec<KeyWorkspace> = db
-        .read(
-            "SELECT kw.key_id, w.id, w.name FROM keys k
-             JOIN key_workspaces kw ON kw.key_id = k.id JOIN workspaces w ON w.id = kw.workspace_id
-             WHERE k.owner_id = $1 AND k.id <= $2 AND k.id >= $3 ORDER BY kw.key_id DESC, kw.position",
-        )
-        .bind(owner)
-        .bind(first.key.id)
-        .bind(last.key.id)
-        .fetch_all()
-        .await?;
-    let mut workspaces = workspaces.into_iter().peekable();
-    let with_workspaces = |mut row: KeyRow| {
-        // Both lists run from the newest id down; a key that came or went in between is stepped over.
-        while workspaces
-            .next_if(|KeyWorkspace(id, _)| *id > row.key.id)
-            .is_some()
-        {}
-        while let Some(KeyWorkspace(_, found)) =
-            workspaces.next_if(|KeyWorkspace(id, _)| *id == row.key.id)
-        {
-            row.key.workspaces.push(found);
-        }
-        row.key
-    };
-    Ok(rows.into_iter().map(with_workspaces).collect())
+    add_workspaces(db, rows).await
 }
 
 /// A page of the keys of a workspace with all their workspaces, newest first.
@@ -311,7 +283,8 @@ pub async fn list_keys_of_workspace(
     add_workspaces(db, rows).await
 }
 
-/// Gives each key its workspaces.
+/// Gives each key its workspaces. By the keys' ids: for a range of ids PostgreSQL joined all keys of the owner with all of
+/// their workspaces, which took 15 ms with 100,000 keys.
 async fn add_workspaces(db: &Db, rows: Vec<KeyRow>) -> Result<Vec<Key>, StoreError> {
     let mut workspaces: HashMap<KeyId, Vec<WorkspaceRef>> = HashMap::new();
     for page in rows.chunks(MAX_IDS) {
