@@ -121,8 +121,12 @@ pub async fn read_status(
     })
 }
 
+/// A database of SQLite with its log, which has most of a new one.
 fn file_bytes(path: &Path) -> Option<u64> {
-    std::fs::metadata(path).ok().map(|file| file.len())
+    let bytes = |path: &Path| std::fs::metadata(path).ok().map(|file| file.len());
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    Some(bytes(path)? + bytes(Path::new(&log)).unwrap_or(0))
 }
 
 /// Free and all bytes of the disk that a directory is on.
