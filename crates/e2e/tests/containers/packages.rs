@@ -1,7 +1,7 @@
 //! What package managers have downloaded is there for the next build of the project, and for nobody else.
 
 use crate::support::{ContainerFixture, create, deploy, ended, eventually};
-use estrade_testkit::{Docker, User};
+use estrade_testkit::{Docker, User, eventually_or};
 use serde_json::{Value, json};
 
 /// Stands in for npm, because there is no registry: keeps a file for each dependency in its cache, and says what was there.
@@ -60,7 +60,13 @@ impl PackageFixture {
         let before = self.kept(project).await;
         let found = self.build(project, packages, "page").await;
         let found = found.unwrap_or_else(|| panic!("nothing was installed for {packages}"));
-        eventually(&format!("the packages of {packages} are kept"), || async {
+        let describe = || {
+            let log = self.inner.app.log();
+            let about = log.lines().filter(|line| line.contains("cache"));
+            let about = about.collect::<Vec<_>>().join("\n");
+            format!("the packages of {packages} are not kept, and the log says:\n{about}")
+        };
+        eventually_or(describe, || async {
             let now = self.kept(project).await;
             now.is_some() && now != before
         })

@@ -142,10 +142,11 @@ pub(in crate::platform::releases) async fn save_caches(
 }
 
 async fn save(core: &Core, job: &CacheJob) {
+    let (release, now) = (job.release(), core.now());
     if is_disk_low(core).await {
+        tracing::info!(%release, "the disk is too full to keep a package cache");
         return;
     }
-    let (release, now) = (job.release(), core.now());
     let saved = tokio::select! {
         saved = core.image_builder.save_cache(&job.built, now) => Some(saved),
         () = ran_out(core) => None,
@@ -161,7 +162,9 @@ async fn save(core: &Core, job: &CacheJob) {
         Ok(SavedCache::TooLarge) => {
             tracing::info!(%release, "a package cache is too large to be kept");
         }
-        Ok(SavedCache::Missing) => {}
+        Ok(SavedCache::Missing) => {
+            tracing::debug!(%release, "a build has left no package cache");
+        }
         Err(error) => {
             let error = error_chain(&error);
             tracing::info!(%release, error, "cannot keep a package cache");
