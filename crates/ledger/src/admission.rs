@@ -12,7 +12,7 @@ use estrade_model::Timestamp;
 use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
 use estrade_model::amount::Amount;
 use estrade_model::auth::AuthContext;
-use estrade_model::call::{BudgetReservation, Call, NodeId, SliceId, Tokens};
+use estrade_model::call::{BudgetReservation, Call, LedgerNodeId, SliceId, Tokens};
 use estrade_model::error::error_chain;
 use estrade_model::key::Budget;
 use estrade_store::budgets::{self, Account, LeaseOutcome, LeaseRequest};
@@ -168,7 +168,7 @@ impl Ledger {
     }
 
     /// Registers this server's node, if it is not, and returns it.
-    async fn register(&self) -> Result<NodeId, AdmissionError> {
+    async fn register(&self) -> Result<LedgerNodeId, AdmissionError> {
         let node = {
             let mut slices = self.slices();
             slices.active = self.context.now();

@@ -2,14 +2,14 @@
 
 use crate::ledger::Ledger;
 use crate::queue::{Entry, OpenResult};
-use estrade_model::call::{NodeId, RowState};
+use estrade_model::call::{LedgerNodeId, RowState};
 use estrade_store::calls::{CallRow, Written};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
 pub(crate) struct Batch {
     /// The node that the open rows belong to.
-    pub(crate) node: NodeId,
+    pub(crate) node: LedgerNodeId,
     pub(crate) open: Arc<Vec<CallRow>>,
     pub(crate) closed: Arc<Vec<CallRow>>,
     opened: Vec<oneshot::Sender<OpenResult>>,

@@ -6,12 +6,12 @@
 //! money that was given to another; it goes on as a new node.
 
 use crate::error::LedgerError;
-use crate::failure_detector::FailureDetector;
 use crate::ledger::Ledger;
 use estrade_model::Timestamp;
-use estrade_model::call::NodeId;
+use estrade_model::call::LedgerNodeId;
 use estrade_model::error::error_chain;
-use estrade_store::budgets;
+use estrade_store::budgets::{self, LedgerNode};
+use estrade_store::failure_detector::FailureDetector;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -125,7 +125,7 @@ fn is_idle(ledger: &Ledger) -> bool {
     ledger.open_calls() == 0 && ledger.slices().is_empty()
 }
 
-fn replace_node(ledger: &Ledger, node: NodeId) -> Result<(), LedgerError> {
+fn replace_node(ledger: &Ledger, node: LedgerNodeId) -> Result<(), LedgerError> {
     let new = ledger.context.new_id()?;
     ledger.slices().replace_node(node, new);
     Ok(())
@@ -155,7 +155,7 @@ async fn return_idle_slices(
 
 async fn settle_dead_nodes(
     ledger: &Arc<Ledger>,
-    detector: &mut FailureDetector,
+    detector: &mut FailureDetector<LedgerNodeId, Timestamp>,
 ) -> Result<(), LedgerError> {
     let (db, now) = (&ledger.context.db, ledger.context.now());
     let own = ledger.slices().node;
@@ -164,9 +164,10 @@ async fn settle_dead_nodes(
     if nodes.iter().any(|node| node.deadline < now) {
         budgets::touch_ended(db, now).await?;
     }
-    let mut dead = detector.observe(&nodes, ledger.settings().deadline, Instant::now());
-    dead.retain(|node| node.deadline < now);
-    for node in dead {
+    let markers = nodes.iter().map(|node| (node.id, node.deadline));
+    let dead = detector.observe(markers, ledger.settings().deadline, Instant::now());
+    let is_dead = |node: &LedgerNode| dead.contains(&node.id) && node.deadline < now;
+    for node in nodes.into_iter().filter(is_dead) {
         let settle = || {
             db.transact(move |tx| {
                 Box::pin(async move { budgets::settle_node(tx, node, now, SETTLE_BATCH).await })

@@ -13,7 +13,7 @@ use crate::settings::UsageSettings;
 use crate::slices::Slices;
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
-use estrade_model::call::{BudgetReservation, Call, NodeId, RowState};
+use estrade_model::call::{BudgetReservation, Call, LedgerNodeId, RowState};
 use estrade_model::sync::MutexExt;
 use estrade_store::calls::{CallRow, Slices as SliceIds};
 use estrade_store::installation;
@@ -71,7 +71,7 @@ impl Ledger {
         Ok(())
     }
 
-    pub(crate) fn replace_node(&self, node: NodeId) -> Result<(), AdmissionError> {
+    pub(crate) fn replace_node(&self, node: LedgerNodeId) -> Result<(), AdmissionError> {
         let new = self
             .context
             .new_id()

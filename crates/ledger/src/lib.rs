@@ -6,7 +6,7 @@
 //! are covered by the write-ahead [`journal`].
 //!
 //! Leases: each server is a node with a deadline in the database. [`leases`] renews it, returns idle slices, and
-//! settles nodes that the [failure detector](failure_detector) finds dead.
+//! settles nodes that the [failure detector](estrade_store::failure_detector) finds dead.
 //!
 //! Invariants: reservations and settled costs of all servers never exceed a budget, and each call is accounted exactly
 //! once, also when servers are killed and when the database is away. Who may see the records is decided elsewhere.
@@ -15,7 +15,6 @@ mod admission;
 mod batch;
 mod context;
 mod error;
-mod failure_detector;
 mod journal;
 mod leases;
 mod ledger;

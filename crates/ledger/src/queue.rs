@@ -5,7 +5,7 @@
 //! `n` is on disk when [`Queue::rounds_written`] is at least `n + 1`; the journal relies on it.
 
 use estrade_model::WorkspaceId;
-use estrade_model::call::{CallId, NodeId};
+use estrade_model::call::{CallId, LedgerNodeId};
 use estrade_model::sync::MutexExt;
 use estrade_store::calls::CallRow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ pub(crate) enum Entry {
     Open {
         row: CallRow,
         /// The node that made the reservation.
-        node: NodeId,
+        node: LedgerNodeId,
         done: oneshot::Sender<OpenResult>,
     },
     /// The closed row of a call that has ended.

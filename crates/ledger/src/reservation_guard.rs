@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::queue::{Entry, OpenResult};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
-use estrade_model::call::{BudgetReservation, Call, NodeId, RowState};
+use estrade_model::call::{BudgetReservation, Call, LedgerNodeId, RowState};
 use estrade_store::calls::{CallRow, Slices};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ const UNAVAILABLE_STATUS: u16 = 503;
 
 pub(crate) struct ReservationGuard<'l> {
     ledger: &'l Arc<Ledger>,
-    node: NodeId,
+    node: LedgerNodeId,
     call: &'l Call,
     pub(crate) slices: Slices,
     stage: Stage,
@@ -40,7 +40,7 @@ enum Stage {
 }
 
 impl<'l> ReservationGuard<'l> {
-    pub(crate) fn new(ledger: &'l Arc<Ledger>, node: NodeId, call: &'l Call) -> Self {
+    pub(crate) fn new(ledger: &'l Arc<Ledger>, node: LedgerNodeId, call: &'l Call) -> Self {
         Self {
             ledger,
             node,

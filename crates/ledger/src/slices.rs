@@ -5,7 +5,7 @@
 //! a slice with pending calls is never returned, so what is returned is certainly not spent.
 
 use estrade_model::Timestamp;
-use estrade_model::call::{NodeId, SliceId};
+use estrade_model::call::{LedgerNodeId, SliceId};
 use estrade_store::budgets::{Account, LeaseRequest};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) enum ReserveOutcome {
 
 pub(crate) struct Slices {
     /// This server's node; another one after it was settled as dead.
-    pub(crate) node: NodeId,
+    pub(crate) node: LedgerNodeId,
     /// Whether the database has the node.
     pub(crate) registered: bool,
     /// Time of the last reservation.
@@ -55,7 +55,7 @@ pub(crate) struct Slices {
 }
 
 impl Slices {
-    pub(crate) fn new(node: NodeId, now: Timestamp) -> Self {
+    pub(crate) fn new(node: LedgerNodeId, now: Timestamp) -> Self {
         Self {
             node,
             registered: false,
@@ -70,7 +70,7 @@ impl Slices {
     }
 
     /// Starts over as another node, because `old` was settled or has nothing. Its reservations are void.
-    pub(crate) fn replace_node(&mut self, old: NodeId, new: NodeId) {
+    pub(crate) fn replace_node(&mut self, old: LedgerNodeId, new: LedgerNodeId) {
         if self.node == old {
             *self = Self::new(new, self.active);
         }

@@ -12,8 +12,9 @@ use std::time::Duration;
 pub type CallId = Id<kind::Call>;
 /// Identifies a slice of a budget that a node has leased.
 pub type SliceId = Id<kind::Slice>;
-/// Identifies one life of a server that may spend.
-pub type NodeId = Id<kind::Node>;
+/// Identifies one life of a server that may spend of budgets. Not a [`NodeId`](crate::node::NodeId): a server takes a new
+/// one each time it begins to spend.
+pub type LedgerNodeId = Id<kind::LedgerNode>;
 
 /// Milliseconds of an hour: what calls are summed up by.
 pub const HOUR_MS: i64 = 3_600_000;

@@ -23,7 +23,7 @@ pub mod kind {
     macro_rules! kinds {
         ($($name:ident)*) => { $(#[doc = concat!("Marks the id of: ", stringify!($name), ".")] #[derive(Debug)] pub enum $name {})* };
     }
-    kinds!(Account Team Owner Token Session Project Release Artifact Source Network Event Key Workspace Invitation Env Line Domain Call Slice Node Audit Provider Disk DeviceCode);
+    kinds!(Account Team Owner Token Session Project Release Artifact Source Network Event Key Workspace Invitation Env Line Domain Call Slice LedgerNode Node Audit Provider Disk DeviceCode);
 }
 
 /// Identifies an account.

@@ -10,7 +10,7 @@ use crate::prune::prune;
 use crate::usage::sum;
 use crate::{Db, Record, Row, StoreError, Tx, Value, calls};
 use estrade_model::Timestamp;
-use estrade_model::call::{NodeId, SliceId};
+use estrade_model::call::{LedgerNodeId, SliceId};
 use estrade_model::key::Period;
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,7 +33,7 @@ impl Account {
 /// A request for more of a budget.
 #[derive(Debug, Clone)]
 pub struct LeaseRequest {
-    pub node: NodeId,
+    pub node: LedgerNodeId,
     /// The server's slice of this account; made if it is not there.
     pub slice: SliceId,
     pub account: Account,
@@ -71,7 +71,11 @@ impl Record for SliceRow {
 }
 
 /// Adds a server that may spend until its deadline.
-pub async fn add_node(tx: &mut Tx, node: NodeId, deadline: Timestamp) -> Result<(), StoreError> {
+pub async fn add_node(
+    tx: &mut Tx,
+    node: LedgerNodeId,
+    deadline: Timestamp,
+) -> Result<(), StoreError> {
     tx.query("INSERT INTO ledger_nodes (id, deadline) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
         .bind(node)
         .bind(deadline)
@@ -83,7 +87,7 @@ pub async fn add_node(tx: &mut Tx, node: NodeId, deadline: Timestamp) -> Result<
 /// Moves a server's deadline; false when it is being or was settled.
 pub async fn renew_node(
     tx: &mut Tx,
-    node: NodeId,
+    node: LedgerNodeId,
     deadline: Timestamp,
 ) -> Result<bool, StoreError> {
     let renewed = tx
@@ -96,7 +100,7 @@ pub async fn renew_node(
 }
 
 /// Whether a server may spend.
-pub(crate) async fn is_alive(tx: &mut Tx, node: NodeId) -> Result<bool, StoreError> {
+pub(crate) async fn is_alive(tx: &mut Tx, node: LedgerNodeId) -> Result<bool, StoreError> {
     let found: Option<String> = tx
         .query("SELECT id FROM ledger_nodes WHERE id = $1 AND deadline > 0")
         .bind(node)
@@ -277,7 +281,7 @@ async fn spend(tx: &mut Tx, slices: Vec<Returned>) -> Result<(), StoreError> {
 /// A server that may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerNode {
-    pub id: NodeId,
+    pub id: LedgerNodeId,
     /// Until when, by that server's clock; 0 when it is being settled.
     pub deadline: Timestamp,
 }
@@ -368,7 +372,7 @@ async fn remember(tx: &mut Tx, slices: &[Returned], now: Timestamp) -> Result<()
 }
 
 /// Removes a server that has neither slices nor open calls; left alone otherwise.
-pub async fn remove_node(tx: &mut Tx, node: NodeId) -> Result<(), StoreError> {
+pub async fn remove_node(tx: &mut Tx, node: LedgerNodeId) -> Result<(), StoreError> {
     tx.query(
         "DELETE FROM ledger_nodes WHERE id = $1
          AND NOT EXISTS (SELECT 1 FROM budget_slices s WHERE s.node = $1)

@@ -17,7 +17,7 @@ pub use snapshot::Snapshot;
 use crate::usage::{self, HourKey, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, budgets};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, NodeId, Operation, RowState, SliceId, Tokens};
+use estrade_model::call::{Call, LedgerNodeId, Operation, RowState, SliceId, Tokens};
 use std::collections::BTreeMap;
 
 /// The status of a call whose server died before it ended.
@@ -88,7 +88,7 @@ const CLOSE: &str = "
 /// Writes calls that go out and calls that have ended, in this order; sorted by workspace and id.
 pub async fn write_calls(
     tx: &mut Tx,
-    node: NodeId,
+    node: LedgerNodeId,
     open: &[CallRow],
     closed: &[CallRow],
 ) -> Result<Written, StoreError> {
@@ -189,7 +189,11 @@ async fn reopen(tx: &mut Tx, call: &Call) -> Result<bool, StoreError> {
 /// reached the provider. Returns how many there were.
 ///
 /// They keep the server and the slices that they are of, so that [`reopen`] knows them.
-pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<usize, StoreError> {
+pub(crate) async fn close_left(
+    tx: &mut Tx,
+    node: LedgerNodeId,
+    most: u32,
+) -> Result<usize, StoreError> {
     let left: Vec<UnclosedCall> = tx
         .query(concat!(
             "SELECT ",
@@ -270,7 +274,7 @@ fn values(call: &Call) -> Vec<Value> {
     ]
 }
 
-fn open_values(node: NodeId, row: &CallRow) -> Vec<Value> {
+fn open_values(node: LedgerNodeId, row: &CallRow) -> Vec<Value> {
     let mut values = values(&row.call);
     values.extend([
         node.into(),

@@ -23,6 +23,7 @@ pub mod domains;
 pub mod envs;
 pub mod error;
 pub mod events;
+pub mod failure_detector;
 pub mod former_names;
 mod id_list;
 pub mod idempotency;
