@@ -28,6 +28,7 @@ pub mod keyed_limit;
 pub mod log;
 pub mod metrics;
 pub mod names;
+pub mod node;
 pub mod paths;
 pub mod plan;
 pub mod platform;

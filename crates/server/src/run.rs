@@ -27,6 +27,7 @@ use axum::{Extension, Router};
 use estrade_edge::metrics::EdgeMetrics;
 use estrade_listener::{Listener, ListenerOptions, Port, worker_count};
 use estrade_model::error::error_chain;
+use estrade_model::node::NodeAddresses;
 use estrade_service::platform::containers::Reconciler;
 use estrade_service::platform::releases::{self, Worker};
 use estrade_service::{Core, Services, gc, platform::domains, storage_probe, write_probe};
@@ -176,6 +177,13 @@ impl Server {
             .set()
             .await
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
+        let addresses = NodeAddresses {
+            platform: platform_addr.to_string(),
+            ai: ai_addr.to_string(),
+            edge: edge.address.to_string(),
+        };
+        // Before the first request: what is divided by the number of nodes must know of the others.
+        services.nodes.join(addresses).await;
         let app = Arc::new(App {
             ledger: Arc::clone(&services.ledger),
             services,
@@ -315,6 +323,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
         eager_compressor.clone(),
         stop.clone(),
     ));
+    workers.spawn(Arc::clone(&services.nodes).run(stop.clone()));
     workers.spawn(Arc::clone(&services.integrity).run(stop.clone()));
     let probe = Arc::clone(&services.write_probe);
     workers.spawn(write_probe::run(probe, stop.clone()));

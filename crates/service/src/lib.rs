@@ -18,6 +18,7 @@ mod installation_paths;
 pub mod integrity;
 pub mod jobs;
 mod keyring;
+pub mod nodes;
 mod on_demand_probe;
 mod open_error;
 pub mod platform;

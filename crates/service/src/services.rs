@@ -10,6 +10,7 @@ use crate::identity::credentials::AccountTokens;
 use crate::identity::login::Logins;
 use crate::identity::sessions::Sessions;
 use crate::integrity::IntegrityCheck;
+use crate::nodes::Membership;
 use crate::platform::containers::Fleet;
 use crate::platform::containers::logs::{ContainerLogs, LogCollector};
 use crate::platform::containers::usage::UsageMeter;
@@ -44,6 +45,8 @@ pub struct Services {
     pub ledger: Arc<Ledger>,
     /// Carries requests with an idempotency key out once.
     pub idempotency: Arc<Idempotency>,
+    /// The nodes that share the database.
+    pub nodes: Arc<Membership>,
     /// Looks for damage of the database.
     pub integrity: Arc<IntegrityCheck>,
     /// Finds out whether writes succeed.
@@ -84,6 +87,7 @@ impl Services {
             keys: Arc::new(KeyCheck::new(core)),
             ledger: usage::new_ledger(core)?,
             idempotency: Arc::new(Idempotency::new(core)),
+            nodes: Arc::new(Membership::new(core)?),
             integrity: Arc::new(IntegrityCheck::new(core.db.clone())),
             write_probe: Arc::new(WriteProbe::new(core.db.clone(), core.blobs.clone())),
             storage_probe: Arc::new(StorageProbe::new(core.blobs.clone())),

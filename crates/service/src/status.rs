@@ -4,6 +4,7 @@ use crate::storage_probe::BucketStatus;
 use crate::{Caller, Core, Result, Services};
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
+use estrade_model::node::Node;
 use estrade_store::{accounts, status};
 use std::path::Path;
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct InstallationStatus {
     pub database_state: DatabaseState,
     /// Bytes of the database's file, where it is one.
     pub database_bytes: Option<u64>,
+    /// The nodes that share the database; empty with SQLite, where there is one.
+    pub nodes: Vec<Node>,
     /// Free and all bytes of the disk with the data directory.
     pub data_disk: Option<(u64, u64)>,
     /// The bucket that files of releases lie in; none when they lie on the data disk.
@@ -100,6 +103,11 @@ pub async fn read_status(
         },
         database_state,
         database_bytes: core.db.file().and_then(file_bytes),
+        nodes: if core.db.is_sqlite() {
+            Vec::new()
+        } else {
+            services.nodes.list()
+        },
         data_disk: data_dir.and_then(disk_space),
         bucket,
         engine_problem,

@@ -52,12 +52,14 @@ pub enum ChangeKind {
     SigningKeys,
     /// A host has a new certificate. The id is the host.
     Certificate,
+    /// A node has begun, ended or come back.
+    Node,
     /// The follower cannot tell: everything may have changed.
     Everything,
 }
 
 impl ChangeKind {
-    const NAMES: [(Self, &'static str); 12] = [
+    const NAMES: [(Self, &'static str); 13] = [
         (Self::Token, "token"),
         (Self::Session, "session"),
         (Self::Account, "account"),
@@ -70,6 +72,7 @@ impl ChangeKind {
         (Self::Release, "release"),
         (Self::SigningKeys, "signing_keys"),
         (Self::Certificate, "certificate"),
+        (Self::Node, "node"),
     ];
 
     fn name(self) -> &'static str {

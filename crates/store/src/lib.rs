@@ -38,6 +38,7 @@ pub mod manifest;
 pub mod members;
 mod migrate;
 pub mod networks;
+pub mod nodes;
 mod postgres;
 mod project_filter;
 pub mod projects;

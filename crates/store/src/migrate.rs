@@ -27,6 +27,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (23, include_str!("../migrations/0023_device_codes.sql")),
     (24, include_str!("../migrations/0024_failed_calls.sql")),
     (25, include_str!("../migrations/0025_key_names.sql")),
+    (26, include_str!("../migrations/0026_nodes.sql")),
 ];
 
 /// The change that made the table of servers that may spend.

@@ -95,6 +95,23 @@ impl Postgres {
         })
     }
 
+    /// Runs one statement that writes, in a transaction of its own at the isolation that the server is set to; returns
+    /// how many rows it touched.
+    pub(crate) fn execute_alone<'a>(
+        &'a self,
+        sql: &'a str,
+        values: &'a [Value],
+    ) -> Boxed<'a, Result<u64, StoreError>> {
+        Box::pin(async move {
+            let client = self.pool.get().await?;
+            let touched = execute(&client, sql, values).await;
+            if is_unfit(&touched) {
+                drop(Object::take(client));
+            }
+            touched
+        })
+    }
+
     /// Runs a job in a transaction; on an error it was rolled back, whatever the job returned.
     pub(crate) async fn transact(
         &self,
