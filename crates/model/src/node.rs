@@ -27,7 +27,7 @@ pub struct NodeAddresses {
 pub enum NodeState {
     /// It renews its entry.
     Alive,
-    /// It has not renewed its entry for 8 seconds in which the database could be reached.
+    /// It has not renewed its entry for 7 seconds in which the database could be reached.
     Down,
 }
 

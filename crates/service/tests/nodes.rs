@@ -25,7 +25,7 @@ on_both_backends! {
     a_node_without_others_knows_that_it_is_alone
 }
 
-/// Longer than any node may be silent and count as alive: the timeout and an interval.
+/// Longer than any node is silent and counts as alive.
 const DETECTION: Duration = Duration::from_secs(10);
 
 fn addresses(platform: &str) -> NodeAddresses {
@@ -197,7 +197,7 @@ async fn a_node_that_dies_is_down_and_forgotten_an_hour_later() {
     a.sees(b, Some(NodeState::Down)).await;
     let took = died.elapsed();
     eprintln!("a node that died was down after {took:?}");
-    assert!(took > Duration::from_secs(5), "{took:?}");
+    assert!(took > Duration::from_secs(4), "{took:?}");
     assert!(took < DETECTION + Duration::from_secs(2), "{took:?}");
     a.is_alone().await;
     // Whoever starts now does not take it for alive, but cannot be sure.

@@ -11,8 +11,10 @@ use tokio::time::Instant;
 /// How often a node renews its row and reads the others'.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// A node that has not renewed its row for so long is down: an interval, the four seconds that a heartbeat may take, and
-/// two for a machine that is busy. Found out with the next heartbeat, so within ten seconds.
-pub(super) const FAILURE_TIMEOUT: Duration = Duration::from_secs(8);
+/// one for a machine that is busy. It counts from when the last renewal was seen, an interval after it at most, and is
+/// over at the fourth look from there. So a death is found within ten seconds; no multiple of the interval, which a look
+/// could miss by a millisecond.
+pub(super) const FAILURE_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long a look at the list proves that there is no other node: until the next but one.
 pub(super) const PROOF_LIFETIME: Duration = Duration::from_secs(4);
 
