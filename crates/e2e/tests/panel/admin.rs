@@ -1,7 +1,8 @@
 //! Administration: accounts, providers and the state of the installation.
 
 use estrade_mock_upstream::{MockUpstream, json as answer_json};
-use estrade_testkit::{PanelClient, TestApp, on_both_backends};
+use estrade_testkit::{PanelClient, TestApp, eventually, on_both_backends};
+use tokio::sync::Mutex;
 
 on_both_backends! {
     only_administrators_see_these_pages;
@@ -9,6 +10,7 @@ on_both_backends! {
     a_provider_is_added_tested_and_removed;
     a_provider_has_its_key_until_another_is_saved;
     the_state_of_the_installation_is_shown;
+    nodes_are_shown_where_there_may_be_several;
 }
 
 const PASSWORD: &str = "correct horse battery";
@@ -216,4 +218,30 @@ async fn the_state_of_the_installation_is_shown(app: &TestApp) {
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
+}
+
+async fn nodes_are_shown_where_there_may_be_several(app: &TestApp) {
+    let mut root = administrator(app).await;
+    let page = root.get("/panel/admin/status").await.assert(200).text();
+    let Some(database) = app.database() else {
+        assert!(!page.contains("Nodes"), "{page}");
+        return;
+    };
+    assert!(page.contains("<h2>Nodes</h2>") && page.contains("This one"));
+    assert_eq!(page.matches(">Alive<").count(), 1, "{page}");
+    // The name of a machine is whatever its owner calls it.
+    database
+        .query(
+            "INSERT INTO nodes SELECT 'ffffffffffffffffffffffff', '<script>alert(1)</script>', '<b>', '<i>', '<i>', '<i>',
+             FALSE, started_at, 0 FROM nodes",
+        )
+        .await;
+    let root = Mutex::new(root);
+    eventually("the other node is shown", || async {
+        let page = root.lock().await.get("/panel/admin/status").await;
+        let page = page.assert(200).text();
+        assert!(!page.contains("<script>alert") && !page.contains("<b><"));
+        page.contains("&#60;script&#62;alert(1)") && page.contains(">Down<")
+    })
+    .await;
 }
