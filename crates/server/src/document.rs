@@ -46,9 +46,10 @@ pub const PLATFORM: Description = Description {
         ("audit", "Who changed what"),
         ("networks", "Private networks"),
         ("databases", "Not offered"),
+        ("admin", "The installation, for administrators"),
         ("health", "For those who watch the server"),
     ],
-    personal: &["account", "teams", "health"],
+    personal: &["account", "teams", "admin", "health"],
 };
 
 /// The AI API.

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use estrade_blobs::BlobStore;
 use estrade_listener::peer::{PeerAddr, SocketPeer};
 use estrade_service::integrity::IntegrityCheck;
+use estrade_service::nodes::Membership;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -109,6 +110,26 @@ impl Collector for DatabaseMetrics {
         encoder
             .encode_descriptor(name, help, None, MetricType::Gauge)?
             .encode_gauge(&i64::from(self.0.is_damaged()))
+    }
+}
+
+/// How many nodes share the database, for Prometheus.
+pub(crate) struct NodeMetrics(pub(crate) Arc<Membership>);
+
+impl fmt::Debug for NodeMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeMetrics")
+    }
+}
+
+impl Collector for NodeMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let name = "estrade_nodes_alive";
+        let help =
+            "Nodes that share the database and are alive, as this one sees them; this one counts";
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&i64::try_from(self.0.alive()).unwrap_or(i64::MAX))
     }
 }
 

@@ -295,9 +295,11 @@ fn register_metrics(app: &AppState, edge: EdgeMetrics) {
     let ledger = ai::LedgerMetrics(Arc::clone(&app.ledger));
     let database = health::DatabaseMetrics(Arc::clone(&app.services.integrity));
     let cache = health::BlobCacheMetrics(app.core.blobs.clone());
+    let nodes = health::NodeMetrics(Arc::clone(&app.services.nodes));
     app.metrics.register(|registry| {
         registry.register_collector(Box::new(database));
         registry.register_collector(Box::new(cache));
+        registry.register_collector(Box::new(nodes));
         registry.register_collector(Box::new(edge));
     });
     app.ai_metrics.register(|registry| {

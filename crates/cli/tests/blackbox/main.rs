@@ -20,6 +20,7 @@ mod greeting;
 mod images;
 mod inference;
 mod logs;
+mod membership;
 mod nodes;
 mod output;
 

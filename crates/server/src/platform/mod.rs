@@ -12,6 +12,7 @@ pub mod events;
 pub mod logs;
 pub mod metrics;
 pub mod networks;
+pub mod nodes;
 pub mod projects;
 pub mod release_body;
 pub mod releases;
@@ -97,6 +98,7 @@ fn all() -> Vec<Endpoints> {
         endpoints!(teams::set_role),
         endpoints!(teams::create_invitation),
         endpoints!(teams::join_team),
+        endpoints!(nodes::list_nodes),
         endpoints!(server_info::read_server_info),
         endpoints!(health::healthz),
         endpoints!(health::platform_readyz),

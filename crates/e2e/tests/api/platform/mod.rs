@@ -11,6 +11,7 @@ mod envs;
 mod events;
 mod logs;
 mod networks;
+mod nodes;
 mod projects;
 mod releases;
 mod roles;

@@ -98,6 +98,7 @@ fn platform_rule(name: &str) -> Option<Rule> {
         | "GET /v2/teams"
         | "GET /v2/teams/{id}/members" => READ,
         "GET /v1/audit"
+        | "GET /v1/admin/nodes"
         | "POST /v1/projects"
         | "POST /v1/networks"
         | "DELETE /v1/networks/{id}"
