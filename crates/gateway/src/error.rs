@@ -2,13 +2,15 @@
 
 use crate::accounting::usage_ledger::AdmissionError;
 use crate::auth::AuthError;
-use crate::limits::rate_limiter::{Exceeded, RateLimitStatus, RateLimitStatuses, Unit};
+use crate::limits::bucket::RateLimitStatus;
+use crate::limits::rate_limiter::{Exceeded, RateLimitStatuses};
 use crate::request::body_reader::BodyReadError;
 use crate::request::field_policy::RefusedField;
 use crate::request::request_fields::RequestError;
 use crate::upstream::ResponseError;
 use bytes::Bytes;
 use estrade_model::Timestamp;
+use estrade_model::rate::RateUnit;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -279,8 +281,8 @@ impl GatewayError {
         } = exceeded;
         let of = owner(*of_workspace);
         let (name, code) = match unit {
-            Unit::Requests => ("requests", "rate_limit_requests"),
-            Unit::Tokens => ("tokens", "rate_limit_tokens"),
+            RateUnit::Requests => ("requests", "rate_limit_requests"),
+            RateUnit::Tokens => ("tokens", "rate_limit_tokens"),
         };
         let wait = span(*retry);
         let message = format!(
@@ -460,14 +462,14 @@ pub(crate) fn last_event(cut: ResponseError) -> Bytes {
 /// What the limits of a key leave, for a response's headers.
 pub(crate) fn rate_limit_headers(statuses: &RateLimitStatuses, headers: &mut HeaderMap) {
     if let Some(status) = &statuses.requests {
-        standing_headers(Unit::Requests, status, headers);
+        standing_headers(RateUnit::Requests, status, headers);
     }
     if let Some(status) = &statuses.tokens {
-        standing_headers(Unit::Tokens, status, headers);
+        standing_headers(RateUnit::Tokens, status, headers);
     }
 }
 
-fn standing_headers(unit: Unit, status: &RateLimitStatus, headers: &mut HeaderMap) {
+fn standing_headers(unit: RateUnit, status: &RateLimitStatus, headers: &mut HeaderMap) {
     const REQUESTS: [HeaderName; 3] = [
         HeaderName::from_static("x-ratelimit-limit-requests"),
         HeaderName::from_static("x-ratelimit-remaining-requests"),
@@ -479,8 +481,8 @@ fn standing_headers(unit: Unit, status: &RateLimitStatus, headers: &mut HeaderMa
         HeaderName::from_static("x-ratelimit-reset-tokens"),
     ];
     let [limit, remaining, reset] = match unit {
-        Unit::Requests => REQUESTS,
-        Unit::Tokens => TOKENS,
+        RateUnit::Requests => REQUESTS,
+        RateUnit::Tokens => TOKENS,
     };
     headers.insert(limit, HeaderValue::from(status.limit));
     headers.insert(remaining, HeaderValue::from(status.remaining));

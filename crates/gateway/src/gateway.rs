@@ -7,6 +7,7 @@ use crate::auth::{AuthorizedKey, KeyAuthenticator};
 use crate::cache::ResponseCache;
 use crate::limits::detached_reads::ReadLimits;
 use crate::limits::rate_limiter::RateLimiter;
+use crate::limits::rate_sharing::Sharing;
 use crate::metrics::{Registry, Snapshot};
 use crate::models::{self, ListedModel};
 use crate::options::Options;
@@ -50,7 +51,7 @@ impl Gateway {
             authenticator,
             accounting: Arc::new(Accounting {
                 ledger,
-                limiter: RateLimiter::new(),
+                limiter: RateLimiter::new(Sharing::new(options.shared_rates.clone())),
                 clock: Arc::clone(&options.clock),
                 tracing: options.tracing.clone(),
                 unknown: metrics.series("", ""),
@@ -128,6 +129,16 @@ impl Gateway {
     /// `GET models/{id}`, as a JSON body; none: there is no such model, or not for this key.
     pub fn model_for(&self, id: &str, key: Option<&AuthorizedKey>) -> Option<Bytes> {
         models::one(&self.catalogue.load(), id, key, self.started)
+    }
+
+    /// Shares rate limits with other nodes, until it is dropped.
+    pub async fn share_rates(&self) {
+        self.accounting.limiter.share().await;
+    }
+
+    /// Reports the last use of rate limits; afterwards no call waits for other nodes.
+    pub async fn stop_sharing_rates(&self) {
+        self.accounting.limiter.stop_sharing().await;
     }
 
     /// What was counted since the start.

@@ -28,6 +28,7 @@ pub use accounting::usage_ledger;
 pub use accounting::usage_ledger::{Admission, AdmissionError, UsageLedger};
 pub use auth::{AuthContext, AuthError, KeyAuthenticator, WorkspaceSelector};
 pub use gateway::Gateway;
+pub use limits::rate_sharing::{SharedRates, SharedRatesUnavailable};
 pub use models::ListedModel;
 pub use options::{Clock, Options};
 pub use relay::Relay;

@@ -1,5 +1,6 @@
 //! What can be set about the relay.
 
+use crate::limits::rate_sharing::SharedRates;
 use crate::trace::Tracing;
 use estrade_listener::UpstreamBudget;
 use estrade_model::Timestamp;
@@ -41,6 +42,8 @@ pub struct Options {
     pub idle_timeout: Duration,
     /// How many connections to providers may be open at once, by all threads.
     pub upstreams: UpstreamBudget,
+    /// The buckets that rate limits share with other nodes; none: this node is the only one.
+    pub shared_rates: Option<Arc<dyn SharedRates>>,
     /// Whether calls are traced.
     pub tracing: Option<Tracing>,
 }
@@ -62,6 +65,7 @@ impl Options {
             max_idle: 256,
             idle_timeout: Duration::from_mins(1),
             upstreams: UpstreamBudget::default(),
+            shared_rates: None,
             tracing: None,
         }
     }

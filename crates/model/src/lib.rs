@@ -35,6 +35,7 @@ pub mod platform;
 pub mod port;
 pub mod project;
 pub mod provider;
+pub mod rate;
 pub mod release;
 pub mod secret;
 pub mod secret_finder;

@@ -46,6 +46,7 @@ pub mod providers;
 mod prune;
 pub mod quotas;
 pub mod random;
+pub mod rate_buckets;
 pub mod release_queue;
 pub mod releases;
 pub mod reset_links;

@@ -28,6 +28,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (24, include_str!("../migrations/0024_failed_calls.sql")),
     (25, include_str!("../migrations/0025_key_names.sql")),
     (26, include_str!("../migrations/0026_nodes.sql")),
+    (27, include_str!("../migrations/0027_rate_buckets.sql")),
 ];
 
 /// The change that made the table of servers that may spend.
@@ -117,6 +118,8 @@ struct Dialect {
     bytes: &'static str,
     serial: &'static str,
     txid: &'static str,
+    /// Before a table whose changes need not outlive a crash, if the backend knows such a thing.
+    unlogged: &'static str,
     /// Behind a table that lies in the order of its primary key, if the backend knows such a thing.
     clustered: &'static str,
     /// When the month of the column `at` began.
@@ -129,6 +132,7 @@ const SQLITE: Dialect = Dialect {
     bytes: "BLOB",
     serial: "INTEGER PRIMARY KEY AUTOINCREMENT",
     txid: "0",
+    unlogged: "",
     clustered: "WITHOUT ROWID",
     month_of_at: "CAST(strftime('%s', at / 1000, 'unixepoch', 'start of month') AS BIGINT) * 1000",
     bytewise: "",
@@ -137,6 +141,7 @@ const POSTGRES: Dialect = Dialect {
     bytes: "BYTEA",
     serial: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     txid: "(pg_current_xact_id()::text::bigint)",
+    unlogged: "UNLOGGED",
     clustered: "",
     month_of_at: "CAST(EXTRACT(EPOCH FROM date_trunc('month', to_timestamp(at / 1000) AT TIME ZONE 'UTC')) AS BIGINT) * 1000",
     bytewise: " COLLATE \"C\"",
@@ -154,6 +159,7 @@ impl Dialect {
         sql.replace("{BYTES}", self.bytes)
             .replace("{SERIAL}", self.serial)
             .replace("{TXID}", self.txid)
+            .replace("{UNLOGGED}", self.unlogged)
             .replace("{CLUSTERED}", self.clustered)
             .replace("{MONTH_OF_AT}", self.month_of_at)
             .replace("{BYTEWISE}", self.bytewise)

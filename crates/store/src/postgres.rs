@@ -112,6 +112,26 @@ impl Postgres {
         })
     }
 
+    /// Runs one statement in a transaction of its own, under READ COMMITTED: it is neither repeated nor announced.
+    pub(crate) fn run_alone<'a>(
+        &'a self,
+        sql: &'a str,
+        values: &'a [&'a (dyn ToSql + Sync)],
+    ) -> Boxed<'a, Result<Vec<Row>, StoreError>> {
+        Box::pin(async move {
+            let client = self.pool.get().await?;
+            let run = async {
+                let statement = client.prepare_cached(sql).await?;
+                Ok(client.query(&statement, values).await?)
+            };
+            let rows = run.await;
+            if is_unfit(&rows) {
+                drop(Object::take(client));
+            }
+            rows
+        })
+    }
+
     /// Runs a job in a transaction; on an error it was rolled back, whatever the job returned.
     pub(crate) async fn transact(
         &self,

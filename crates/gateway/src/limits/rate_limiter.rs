@@ -1,43 +1,35 @@
-//! Rate limiter: requests and tokens per minute, of keys and of workspaces. Exact on this node.
+//! Rate limiter: requests and tokens per minute, of keys and of workspaces.
 //!
-//! Leaky buckets in integer arithmetic: a bucket holds what was used, a limit of N lets it leak N per minute,
-//! continuously. A changed limit keeps what was used. Buckets are sharded by id; a charge takes from the key and from
-//! its workspace, or from neither.
+//! Leaky buckets ([`Bucket`]). A changed limit keeps what was used. Buckets are sharded by id; a charge takes from the
+//! key and from its workspace, or from neither. A node that is alone decides by its own buckets, exactly. Nodes that
+//! share their limits decide by what they know of the [shared ones](super::shared_bucket), and
+//! [`rate_sharing`](super::rate_sharing) reports what they used; while these cannot be reached, each node admits its
+//! share of every limit.
 
+use super::bucket::{Bucket, ONE, RateLimitStatus};
+use super::rate_sharing::Sharing;
+use super::shared_bucket::{Decision, Judgement, SharedBucket};
 use crate::auth::{AuthContext, RateLimits};
+use estrade_model::rate::{RateReply, RateReport, RateUnit};
 use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// One request or token, in the units of a bucket: a microsecond gives back N of them.
-const ONE: u128 = 60_000_000;
 const SHARDS: usize = 64;
 /// Buckets of a shard are looked through when it has grown by so many.
 const PRUNE_INTERVAL: usize = 256;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
-    Requests,
-    Tokens,
-}
-
-/// The state of a limit, as the `x-ratelimit-*` headers show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RateLimitStatus {
-    pub(crate) limit: u32,
-    pub(crate) remaining: u64,
-    /// Until nothing is used any more.
-    pub(crate) reset: Duration,
-}
+/// What a call is told that could not be decided.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A limit that does not let a request through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exceeded {
     pub(crate) of_workspace: bool,
-    pub(crate) unit: Unit,
+    pub(crate) unit: RateUnit,
     pub(crate) status: RateLimitStatus,
     /// Until this very request would be let through.
     pub(crate) retry: Duration,
@@ -53,55 +45,38 @@ pub(crate) struct RateLimitStatuses {
 /// What was taken from the buckets, to be settled or refunded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RateLimitCharge {
-    unit: Unit,
+    unit: RateUnit,
     count: u64,
     at: Instant,
     key: Option<BucketOwner>,
     workspace: Option<BucketOwner>,
 }
 
-/// Whose buckets, and how large they are.
-type BucketOwner = ([u8; 12], RateLimits);
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Bucket {
-    used: u128,
+/// Whose bucket it is, and how large.
+#[derive(Debug, Clone, Copy)]
+struct BucketOwner {
+    id: [u8; 12],
+    limits: RateLimits,
+    /// The one of them that is charged.
+    limit: NonZeroU32,
 }
 
-impl Bucket {
-    fn leak(&mut self, limit: Option<NonZeroU32>, micros: u64) {
-        let leaked = limit.map_or(u128::MAX, |limit| {
-            u128::from(limit.get()) * u128::from(micros)
-        });
-        self.used = self.used.saturating_sub(leaked);
-    }
-
-    /// Takes what is asked for. More than the whole bucket is given when it is full, else it never could be.
-    fn take(&mut self, limit: Option<NonZeroU32>, count: u64) -> Result<(), Duration> {
-        let Some(limit) = limit else { return Ok(()) };
-        let (size, wanted) = (u128::from(limit.get()) * ONE, u128::from(count) * ONE);
-        if self.used + wanted > size && self.used > 0 {
-            let over = (self.used + wanted - size).min(self.used);
-            return Err(micros(over.div_ceil(u128::from(limit.get()))));
-        }
-        self.used += wanted;
-        Ok(())
-    }
-
-    fn status(self, limit: Option<NonZeroU32>) -> Option<RateLimitStatus> {
-        let limit = limit?.get();
-        let size = u128::from(limit) * ONE;
-        Some(RateLimitStatus {
-            limit,
-            remaining: u64::try_from(size.saturating_sub(self.used) / ONE).unwrap_or(u64::MAX),
-            reset: micros(self.used.div_ceil(u128::from(limit))),
-        })
+impl BucketOwner {
+    /// What one of so many nodes may admit by itself.
+    fn share(self, nodes: usize) -> (RateLimits, NonZeroU32) {
+        let nodes = u32::try_from(nodes).unwrap_or(u32::MAX).max(1);
+        let of_one =
+            |limit: NonZeroU32| NonZeroU32::new(limit.get() / nodes).unwrap_or(NonZeroU32::MIN);
+        let limits = RateLimits {
+            rpm: self.limits.rpm.map(of_one),
+            tpm: self.limits.tpm.map(of_one),
+        };
+        (limits, of_one(self.limit))
     }
 }
 
-fn micros(count: u128) -> Duration {
-    Duration::from_micros(u64::try_from(count).unwrap_or(u64::MAX))
-}
+/// One bucket: whose it is, and of what.
+pub(crate) type BucketId = ([u8; 12], RateUnit);
 
 /// The buckets of one key or workspace.
 #[derive(Debug)]
@@ -122,10 +97,10 @@ impl Buckets {
         }
     }
 
-    fn of(&mut self, unit: Unit) -> &mut Bucket {
+    fn of(&mut self, unit: RateUnit) -> &mut Bucket {
         match unit {
-            Unit::Requests => &mut self.requests,
-            Unit::Tokens => &mut self.tokens,
+            RateUnit::Requests => &mut self.requests,
+            RateUnit::Tokens => &mut self.tokens,
         }
     }
 
@@ -147,18 +122,28 @@ impl Buckets {
 #[derive(Default)]
 struct Shard {
     buckets: HashMap<[u8; 12], Buckets>,
+    shared: HashMap<BucketId, SharedBucket>,
     prune_at: usize,
 }
 
 /// All buckets of this node.
 pub(crate) struct RateLimiter {
     shards: Vec<Mutex<Shard>>,
+    pub(super) sharing: Sharing,
+}
+
+/// What came of an attempt to take from one bucket.
+enum Attempt {
+    Taken(RateLimitStatus),
+    Refused(Bucket, NonZeroU32),
+    Waits(oneshot::Receiver<Decision>),
 }
 
 impl RateLimiter {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(sharing: Sharing) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            sharing,
         }
     }
 
@@ -168,75 +153,139 @@ impl RateLimiter {
     }
 
     /// Whether there is a limit at all.
-    pub(crate) fn applies(auth: &AuthContext, unit: Unit) -> bool {
+    pub(crate) fn applies(auth: &AuthContext, unit: RateUnit) -> bool {
         [auth.key.rates, auth.workspace.rates]
             .into_iter()
             .any(|rates| limit(rates, unit).is_some())
     }
 
     /// Takes so many from the buckets of a key and of its workspace: from both, or from none. Nothing
-    /// is taken where there is no limit.
-    pub(crate) fn take(
+    /// is taken where there is no limit. Waits only for a shared bucket that has to decide.
+    pub(crate) async fn take(
         &self,
         auth: &AuthContext,
-        unit: Unit,
+        unit: RateUnit,
         count: u64,
         now: Instant,
     ) -> Result<Option<(RateLimitCharge, RateLimitStatus)>, Exceeded> {
-        let owner = |id: &[u8; 12], rates| limit(rates, unit).map(|_| (*id, rates));
+        let owner = |id: &[u8; 12], limits| {
+            let limit = limit(limits, unit)?;
+            let id = *id;
+            Some(BucketOwner { id, limits, limit })
+        };
         let key = owner(auth.key.id.as_bytes(), auth.key.rates);
         let workspace = owner(auth.workspace.id.as_bytes(), auth.workspace.rates);
-        let mut charge = RateLimitCharge {
-            unit,
-            count,
-            at: now,
-            key: None,
-            workspace: None,
-        };
+        let mut pending = PendingCharge::new(self, unit, count, now);
         let mut status = None;
         if let Some(key) = key {
-            status = self.take_from(key, false, &charge)?;
-            charge.key = Some(key);
+            status = Some(self.take_from(key, false, &pending.charge).await?);
+            pending.charge.key = Some(key);
         }
         if let Some(workspace) = workspace {
-            let outcome = self.take_from(workspace, true, &charge);
-            let of_workspace = outcome.inspect_err(|_| self.settle(&charge, 0, now))?;
-            charge.workspace = Some(workspace);
-            status = status.or(of_workspace);
+            let of_workspace = self.take_from(workspace, true, &pending.charge).await;
+            let of_workspace = of_workspace.inspect_err(|_| pending.refund(now))?;
+            pending.charge.workspace = Some(workspace);
+            status = status.or(Some(of_workspace));
         }
+        let charge = pending.finish();
         Ok(status.map(|status| (charge, status)))
     }
 
-    fn take_from(
+    async fn take_from(
         &self,
-        (id, limits): BucketOwner,
+        owner: BucketOwner,
         of_workspace: bool,
         charge: &RateLimitCharge,
-    ) -> Result<Option<RateLimitStatus>, Exceeded> {
-        let (unit, now) = (charge.unit, charge.at);
-        let mut shard = self.shard(&id);
-        shard.prune(now);
-        let buckets = shard
-            .buckets
-            .entry(id)
-            .or_insert_with(|| Buckets::new(now, limits));
-        buckets.forward(now, limits);
-        let limit = limit(limits, unit);
-        let outcome = buckets.of(unit).take(limit, charge.count);
-        let status = buckets.of(unit).status(limit);
-        drop(shard);
-        match outcome {
-            Ok(()) => Ok(status),
-            Err(retry) => Err(Exceeded {
+    ) -> Result<RateLimitStatus, Exceeded> {
+        let mut attempt = self.attempt(owner, charge);
+        if let Attempt::Waits(decision) = attempt {
+            // Boxed, as it is rare and every call carries its future.
+            attempt = Box::pin(self.wait(owner, charge, decision)).await;
+        }
+        match attempt {
+            Attempt::Taken(status) => Ok(status),
+            Attempt::Refused(bucket, limit) => Err(Exceeded {
                 of_workspace,
-                unit,
-                status: status.unwrap_or(RateLimitStatus {
-                    limit: 0,
-                    remaining: 0,
-                    reset: retry,
-                }),
-                retry,
+                unit: charge.unit,
+                status: bucket.status(limit),
+                retry: bucket.retry(limit, u128::from(charge.count) * ONE),
             }),
+            // The shared buckets were lost and found while it waited: rare enough to be refused.
+            Attempt::Waits(_) => Err(Exceeded {
+                of_workspace,
+                unit: charge.unit,
+                status: Bucket::default().status(owner.limit),
+                retry: RETRY_DELAY,
+            }),
+        }
+    }
+
+    fn attempt(&self, owner: BucketOwner, charge: &RateLimitCharge) -> Attempt {
+        let (id, unit, now) = (owner.id, charge.unit, charge.at);
+        let wanted = u128::from(charge.count) * ONE;
+        let nodes = self.sharing.nodes();
+        let is_shared = nodes > 1;
+        let decides_alone = !is_shared || self.sharing.is_unreachable();
+        let (in_force, limit) = if is_shared && decides_alone {
+            owner.share(nodes)
+        } else {
+            (owner.limits, owner.limit)
+        };
+        let mut shard = self.shard(&id);
+        let shard = &mut *shard;
+        shard.prune(now);
+        let new = || Buckets::new(now, in_force);
+        let buckets = shard.buckets.entry(id).or_insert_with(new);
+        buckets.forward(now, in_force);
+        let own = buckets.of(unit);
+        if decides_alone {
+            if own.take(limit, charge.count).is_err() {
+                return Attempt::Refused(*own, limit);
+            }
+            if is_shared {
+                self.change(&mut shard.shared, owner, unit, wanted.cast_signed());
+            }
+            return Attempt::Taken(own.status(limit));
+        }
+        let new = || SharedBucket::new(limit);
+        let shared = shard.shared.entry((id, unit)).or_insert_with(new);
+        shared.set_limit(limit);
+        match shared.judge(*own, wanted, nodes, now) {
+            Judgement::Admit => {
+                own.used += wanted;
+                shared.change(wanted.cast_signed());
+                self.sharing.enqueue((id, unit), shared);
+                Attempt::Taken(shared.estimate(*own, now).status(limit))
+            }
+            Judgement::Refuse => Attempt::Refused(shared.estimate(*own, now), limit),
+            Judgement::Ask => {
+                let decision = shared.ask(wanted);
+                self.sharing.enqueue((id, unit), shared);
+                Attempt::Waits(decision)
+            }
+        }
+    }
+
+    /// Waits for what the shared bucket decides. A caller who leaves meanwhile gives back what it may have been granted.
+    async fn wait(
+        &self,
+        owner: BucketOwner,
+        charge: &RateLimitCharge,
+        decision: oneshot::Receiver<Decision>,
+    ) -> Attempt {
+        let mut undecided = Undecided {
+            limiter: self,
+            charge: RateLimitCharge {
+                key: Some(owner),
+                workspace: None,
+                ..*charge
+            },
+            decision,
+        };
+        match (&mut undecided.decision).await {
+            Ok(Decision::Granted(bucket)) => Attempt::Taken(bucket.status(owner.limit)),
+            Ok(Decision::Refused(bucket)) => Attempt::Refused(bucket, owner.limit),
+            Ok(Decision::Unreachable) | Err(_) => self.attempt(owner, charge),
         }
     }
 
@@ -244,36 +293,157 @@ impl RateLimiter {
     pub(crate) fn settle(&self, charge: &RateLimitCharge, used: u64, now: Instant) {
         let unit = charge.unit;
         let passed = now.saturating_duration_since(charge.at).as_micros();
-        for (id, limits) in [charge.key, charge.workspace].into_iter().flatten() {
-            let Some(limit) = limit(limits, unit) else {
-                continue;
-            };
+        for owner in [charge.key, charge.workspace].into_iter().flatten() {
+            let BucketOwner { id, limits, limit } = owner;
             let (had, used) = (u128::from(charge.count) * ONE, u128::from(used) * ONE);
             let mut shard = self.shard(&id);
+            let shard = &mut *shard;
             if used > had {
                 let new = || Buckets::new(now, limits);
                 let buckets = shard.buckets.entry(id).or_insert_with(new);
-                let limits = buckets.limits;
-                buckets.forward(now, limits);
+                let limits_now = buckets.limits;
+                buckets.forward(now, limits_now);
                 buckets.of(unit).used += used - had;
+                if self.sharing.nodes() > 1 {
+                    let more = (used - had).cast_signed();
+                    self.change(&mut shard.shared, owner, unit, more);
+                }
             } else if let Some(buckets) = shard.buckets.get_mut(&id) {
                 // What has leaked in the meantime is back already. Without the excess it would have been as much, unless
                 // the bucket had run dry: so only the rest is refunded.
                 let leaked = u128::from(limit.get()).saturating_mul(passed);
                 let back = had.saturating_sub(used.max(leaked));
-                let limits = buckets.limits;
-                buckets.forward(now, limits);
+                let limits_now = buckets.limits;
+                buckets.forward(now, limits_now);
                 let bucket = buckets.of(unit);
                 bucket.used = bucket.used.saturating_sub(back);
+                if back > 0 && self.sharing.nodes() > 1 {
+                    self.change(&mut shard.shared, owner, unit, -back.cast_signed());
+                }
             }
+        }
+    }
+
+    /// Notes for the next report what was used here or is given back.
+    fn change(
+        &self,
+        shared: &mut HashMap<BucketId, SharedBucket>,
+        owner: BucketOwner,
+        unit: RateUnit,
+        by: i128,
+    ) {
+        let id = (owner.id, unit);
+        let new = || SharedBucket::new(owner.limit);
+        let shared = shared.entry(id).or_insert_with(new);
+        shared.change(by);
+        self.sharing.enqueue(id, shared);
+    }
+
+    /// What is to be reported of a bucket.
+    pub(super) fn report(&self, id: BucketId, now: Instant) -> Option<RateReport> {
+        let mut shard = self.shard(&id.0);
+        let shard = &mut *shard;
+        let own = own_bucket(&mut shard.buckets, id, now).copied();
+        let shared = shard.shared.get_mut(&id)?;
+        shared.report(id, own.unwrap_or_default())
+    }
+
+    /// The reply to a report of a bucket, or that there was none.
+    pub(super) fn finish_report(&self, id: BucketId, reply: Option<RateReply>, now: Instant) {
+        let mut shard = self.shard(&id.0);
+        let shard = &mut *shard;
+        let Some(shared) = shard.shared.get_mut(&id) else {
+            return;
+        };
+        match reply {
+            Some(reply) => {
+                let mut unknown = Bucket::default();
+                let own = own_bucket(&mut shard.buckets, id, now).unwrap_or(&mut unknown);
+                shared.apply(reply, own, now);
+            }
+            None => shared.give_up(),
+        }
+        if shared.needs_report() {
+            self.sharing.enqueue(id, shared);
         }
     }
 }
 
-fn limit(rates: RateLimits, unit: Unit) -> Option<NonZeroU32> {
+/// What this node has used of a bucket, without what has leaked.
+fn own_bucket(
+    buckets: &mut HashMap<[u8; 12], Buckets>,
+    (id, unit): BucketId,
+    now: Instant,
+) -> Option<&mut Bucket> {
+    let buckets = buckets.get_mut(&id)?;
+    let limits = buckets.limits;
+    buckets.forward(now, limits);
+    Some(buckets.of(unit))
+}
+
+fn limit(rates: RateLimits, unit: RateUnit) -> Option<NonZeroU32> {
     match unit {
-        Unit::Requests => rates.rpm,
-        Unit::Tokens => rates.tpm,
+        RateUnit::Requests => rates.rpm,
+        RateUnit::Tokens => rates.tpm,
+    }
+}
+
+/// A charge that is refunded when the caller leaves while it waits.
+struct PendingCharge<'l> {
+    limiter: &'l RateLimiter,
+    charge: RateLimitCharge,
+    is_finished: bool,
+}
+
+impl<'l> PendingCharge<'l> {
+    fn new(limiter: &'l RateLimiter, unit: RateUnit, count: u64, now: Instant) -> Self {
+        Self {
+            limiter,
+            charge: RateLimitCharge {
+                unit,
+                count,
+                at: now,
+                key: None,
+                workspace: None,
+            },
+            is_finished: false,
+        }
+    }
+
+    fn refund(&mut self, now: Instant) {
+        self.is_finished = true;
+        self.limiter.settle(&self.charge, 0, now);
+    }
+
+    fn finish(mut self) -> RateLimitCharge {
+        self.is_finished = true;
+        self.charge
+    }
+}
+
+impl Drop for PendingCharge<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.refund(Instant::now());
+        }
+    }
+}
+
+/// A call that waits for a shared bucket.
+struct Undecided<'l> {
+    limiter: &'l RateLimiter,
+    /// Of the one bucket.
+    charge: RateLimitCharge,
+    decision: oneshot::Receiver<Decision>,
+}
+
+impl Drop for Undecided<'_> {
+    fn drop(&mut self) {
+        self.decision.close();
+        // Granted, and nobody took it.
+        if let Ok(Decision::Granted(_)) = self.decision.try_recv() {
+            self.limiter.settle(&self.charge, 0, Instant::now());
+        }
     }
 }
 
@@ -287,6 +457,7 @@ impl Shard {
             buckets.forward(now, buckets.limits);
             !buckets.is_full()
         });
+        self.shared.retain(|_, shared| shared.is_needed(now));
         self.prune_at = self.buckets.len() + PRUNE_INTERVAL;
     }
 }
@@ -296,7 +467,22 @@ mod tests {
     use super::*;
     use crate::auth::{AuthorizedKey, AuthorizedWorkspace};
     use estrade_model::Id;
+    use futures_util::FutureExt;
     use std::sync::Arc;
+
+    type Taken = Result<Option<(RateLimitCharge, RateLimitStatus)>, Exceeded>;
+
+    /// What a node that is alone decides, which never waits.
+    fn take(
+        limiter: &RateLimiter,
+        auth: &AuthContext,
+        unit: RateUnit,
+        count: u64,
+        now: Instant,
+    ) -> Taken {
+        let taken = limiter.take(auth, unit, count, now);
+        taken.now_or_never().expect("nothing to wait for")
+    }
 
     fn rates(rpm: u32, tpm: u32) -> RateLimits {
         RateLimits {
@@ -336,7 +522,7 @@ mod tests {
         auth: &AuthContext,
         now: Instant,
     ) -> Result<RateLimitStatus, Exceeded> {
-        let charge = limiter.take(auth, Unit::Requests, 1, now)?;
+        let charge = take(limiter, auth, RateUnit::Requests, 1, now)?;
         Ok(charge.unwrap().1)
     }
 
@@ -346,23 +532,23 @@ mod tests {
         count: u64,
         now: Instant,
     ) -> Result<(RateLimitCharge, RateLimitStatus), Exceeded> {
-        Ok(limiter.take(auth, Unit::Tokens, count, now)?.unwrap())
+        Ok(take(limiter, auth, RateUnit::Tokens, count, now)?.unwrap())
     }
 
     #[test]
     fn a_bucket_is_full_at_the_start_and_refills_without_steps() {
-        let (limiter, start) = (RateLimiter::new(), Instant::now());
+        let (limiter, start) = (RateLimiter::new(Sharing::default()), Instant::now());
         let auth = auth(1, rates(60, 0), rates(0, 0));
         for left in (0..60).rev() {
             let status = request(&limiter, &auth, start).unwrap();
             assert_eq!(status.remaining, left);
         }
-        let unlimited = limiter.take(&auth, Unit::Tokens, 1 << 40, start).unwrap();
+        let unlimited = take(&limiter, &auth, RateUnit::Tokens, 1 << 40, start).unwrap();
         assert!(unlimited.is_none());
         let refused = request(&limiter, &auth, start).unwrap_err();
         assert_eq!(
             (refused.unit, refused.of_workspace),
-            (Unit::Requests, false)
+            (RateUnit::Requests, false)
         );
         assert_eq!(refused.retry, Duration::from_secs(1));
         assert_eq!(refused.status.reset, Duration::from_mins(1));
@@ -375,12 +561,12 @@ mod tests {
 
     #[test]
     fn tokens_are_estimated_then_settled() {
-        let (limiter, now) = (RateLimiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(Sharing::default()), Instant::now());
         let auth = auth(2, rates(0, 100), rates(0, 0));
         let (charge, status) = tokens(&limiter, &auth, 80, now).unwrap();
         assert_eq!(status.remaining, 20);
         let refused = tokens(&limiter, &auth, 30, now).unwrap_err();
-        assert_eq!(refused.unit, Unit::Tokens);
+        assert_eq!(refused.unit, RateUnit::Tokens);
         limiter.settle(&charge, 10, now);
         let (_, status) = tokens(&limiter, &auth, 30, now).unwrap();
         assert_eq!(status.remaining, 60);
@@ -388,7 +574,7 @@ mod tests {
 
     #[test]
     fn what_has_come_back_by_itself_is_not_given_back_again() {
-        let (limiter, start) = (RateLimiter::new(), Instant::now());
+        let (limiter, start) = (RateLimiter::new(Sharing::default()), Instant::now());
         let auth = auth(7, rates(0, 600), rates(0, 0));
         let (slow, _) = tokens(&limiter, &auth, 600, start).unwrap();
         // All of it has come back, and somebody else has taken it.
@@ -407,7 +593,7 @@ mod tests {
 
     #[test]
     fn what_was_used_beyond_the_estimate_counts_from_now_on() {
-        let (limiter, start) = (RateLimiter::new(), Instant::now());
+        let (limiter, start) = (RateLimiter::new(Sharing::default()), Instant::now());
         let auth = auth(8, rates(0, 600), rates(0, 0));
         let (charge, _) = tokens(&limiter, &auth, 1, start).unwrap();
         let later = start + Duration::from_mins(5);
@@ -424,7 +610,7 @@ mod tests {
 
     #[test]
     fn more_than_the_whole_bucket_goes_only_when_it_is_full() {
-        let (limiter, now) = (RateLimiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(Sharing::default()), Instant::now());
         let auth = auth(3, rates(0, 60), rates(0, 0));
         tokens(&limiter, &auth, 600, now).unwrap();
         let refused = tokens(&limiter, &auth, 1, now + Duration::from_mins(1)).unwrap_err();
@@ -435,7 +621,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_given_back_when_the_workspace_refuses() {
-        let (limiter, now) = (RateLimiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(Sharing::default()), Instant::now());
         let auth = auth(4, rates(10, 1000), rates(1, 100));
         request(&limiter, &auth, now).unwrap();
         tokens(&limiter, &auth, 100, now).unwrap();
@@ -463,7 +649,7 @@ mod tests {
 
     #[test]
     fn a_changed_limit_keeps_what_was_used() {
-        let (limiter, now) = (RateLimiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(Sharing::default()), Instant::now());
         let before = auth(5, rates(10, 0), rates(0, 0));
         for _ in 0..10 {
             request(&limiter, &before, now).unwrap();
@@ -476,7 +662,7 @@ mod tests {
 
     #[test]
     fn full_buckets_are_forgotten() {
-        let (limiter, now) = (RateLimiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(Sharing::default()), Instant::now());
         for number in 0..100_000 {
             let at = now + Duration::from_millis(number);
             let auth = auth(number * 7, rates(60, 0), rates(0, 0));
@@ -492,7 +678,7 @@ mod tests {
 
     #[test]
     fn many_threads_take_exactly_what_is_there() {
-        let (limiter, now) = (RateLimiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(Sharing::default()), Instant::now());
         let auth = auth(6, rates(500, 0), rates(0, 0));
         let admitted: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)

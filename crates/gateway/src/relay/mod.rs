@@ -12,8 +12,9 @@ use crate::auth::{AuthContext, AuthError, WorkspaceSelector};
 use crate::error::{GatewayError, rate_limit_headers};
 use crate::gateway::Gateway;
 use crate::headers::{ATTEMPTS, CALL, PROVIDER};
+use crate::limits::bucket::RateLimitStatus;
 use crate::limits::cost_estimate::CostEstimate;
-use crate::limits::rate_limiter::{RateLimitStatus, RateLimitStatuses, RateLimiter, Unit};
+use crate::limits::rate_limiter::{RateLimitStatuses, RateLimiter};
 use crate::models::may_use;
 use crate::request::body_reader;
 use crate::request::request_fields::{RequestFields, parse_request_fields};
@@ -26,6 +27,7 @@ use crate::streaming::worker::WorkerState;
 use crate::upstream::Pool;
 use crate::upstream::catalogue::{Catalogue, Model, Target};
 use estrade_model::call::{BudgetReservation, CallId, Operation};
+use estrade_model::rate::RateUnit;
 use fallback::{UpstreamCall, call_with_fallback};
 use http::{HeaderMap, HeaderValue, Response, header};
 use local_response::{cache_key, echo, from_cache};
@@ -291,7 +293,7 @@ impl WorkerState {
         statuses: &mut RateLimitStatuses,
     ) -> Result<Outcome, GatewayError> {
         // Before the body is read: a request whose body never arrives counts as well.
-        statuses.requests = self.take_request(account)?;
+        statuses.requests = self.take_request(account).await?;
         let is_here = matches!(request.body, CallBody::Whole(_));
         let (body, held) = body_reader::read(
             &mut request.body,
@@ -312,7 +314,7 @@ impl WorkerState {
         check_fields(model, &fields)?;
         let estimate = CostEstimate::new(operation, &fields, model, body.len());
         account.prompt_estimate = estimate.prompt;
-        statuses.tokens = self.take_tokens(account, estimate, &fields, now)?;
+        statuses.tokens = self.take_tokens(account, estimate, &fields, now).await?;
         // Before the reservation, which records the first provider.
         let order = order(model, &fields, account, now);
         let first = order.first().map(|(target, _)| &target.upstream.name);
@@ -338,16 +340,17 @@ impl WorkerState {
         self.receive(operation, received, cache_key, account).await
     }
 
-    fn take_request(
+    async fn take_request(
         &self,
         account: &mut CallAccount,
     ) -> Result<Option<RateLimitStatus>, GatewayError> {
-        if !RateLimiter::applies(&account.auth, Unit::Requests) {
+        if !RateLimiter::applies(&account.auth, RateUnit::Requests) {
             return Ok(None);
         }
         let (limiter, now) = (&self.gateway.accounting.limiter, account.authenticated_at());
         let taken = limiter
-            .take(&account.auth, Unit::Requests, 1, now)
+            .take(&account.auth, RateUnit::Requests, 1, now)
+            .await
             .map_err(|exceeded| GatewayError::rate(&exceeded))?;
         Ok(taken.map(|(taken, status)| {
             account.set_request(taken);
@@ -355,14 +358,14 @@ impl WorkerState {
         }))
     }
 
-    fn take_tokens(
+    async fn take_tokens(
         &self,
         account: &mut CallAccount,
         estimate: CostEstimate,
         fields: &RequestFields,
         now: Instant,
     ) -> Result<Option<RateLimitStatus>, GatewayError> {
-        if !RateLimiter::applies(&account.auth, Unit::Tokens) {
+        if !RateLimiter::applies(&account.auth, RateUnit::Tokens) {
             return Ok(None);
         }
         // Without `max_tokens` the length of the completion cannot be estimated: it is counted when it
@@ -371,7 +374,8 @@ impl WorkerState {
         let tokens = estimate.prompt.saturating_add(completion);
         let limiter = &self.gateway.accounting.limiter;
         let taken = limiter
-            .take(&account.auth, Unit::Tokens, tokens, now)
+            .take(&account.auth, RateUnit::Tokens, tokens, now)
+            .await
             .map_err(|exceeded| {
                 account.refund_rate_limits();
                 GatewayError::rate(&exceeded)

@@ -1,0 +1,220 @@
+//! What this node knows of a bucket that it shares with other nodes.
+//!
+//! An asynchronous counter whose error is bounded: the node admits calls by what it last heard of the shared bucket and
+//! by what it has used since, and reports that within milliseconds. All nodes together may have admitted [`CREDIT`] of
+//! the limit that the shared bucket does not know of yet; a call beyond that waits until the shared bucket has decided.
+//! What is reported counts even when the bucket is full, so whatever was admitted too much has to leak before anybody
+//! is admitted again: in t seconds all nodes admit at most limit × (1 + CREDIT + t / 60).
+
+use super::bucket::{Bucket, size};
+use estrade_model::rate::{RateReply, RateReport, RateUnit};
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// How much of a limit all nodes together may use before they report it, in hundredths.
+const CREDIT: u128 = 9;
+/// What was heard of a full bucket is believed for so long: others may have given back what they did not need.
+const FRESH: Duration = Duration::from_millis(250);
+
+pub(crate) struct SharedBucket {
+    limit: NonZeroU32,
+    /// Used here since the last report; negative: to be given back.
+    unreported: i128,
+    /// In the report that is under way.
+    reporting: i128,
+    heard: Option<Heard>,
+    /// Calls that the shared bucket has to decide, oldest first; one per open request at most.
+    waiting: VecDeque<Waiting>,
+    /// Whether it is in the queue of reports.
+    pub(crate) is_queued: bool,
+}
+
+/// The shared bucket, when it last replied.
+#[derive(Clone, Copy)]
+struct Heard {
+    bucket: Bucket,
+    at: Instant,
+}
+
+struct Waiting {
+    wanted: u128,
+    decision: oneshot::Sender<Decision>,
+}
+
+/// What the shared bucket says to a call that waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Decision {
+    /// It is taken from the bucket, which has this much now.
+    Granted(Bucket),
+    Refused(Bucket),
+    /// There is no answer: this node has to decide by itself.
+    Unreachable,
+}
+
+/// What this node thinks of a call by itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Judgement {
+    Admit,
+    Refuse,
+    /// Only the shared bucket knows.
+    Ask,
+}
+
+impl SharedBucket {
+    pub(crate) fn new(limit: NonZeroU32) -> Self {
+        Self {
+            limit,
+            unreported: 0,
+            reporting: 0,
+            heard: None,
+            waiting: VecDeque::new(),
+            is_queued: false,
+        }
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: NonZeroU32) {
+        self.limit = limit;
+    }
+
+    /// What all nodes have used, as far as this node can tell. `own` is what it has used itself.
+    pub(crate) fn estimate(&self, own: Bucket, now: Instant) -> Bucket {
+        let heard = self.heard.map_or(0, |heard| {
+            let mut bucket = heard.bucket;
+            let passed = now.saturating_duration_since(heard.at).as_micros();
+            bucket.leak(Some(self.limit), u64::try_from(passed).unwrap_or(u64::MAX));
+            bucket.used
+        });
+        Bucket {
+            used: (heard + self.pending()).max(own.used),
+        }
+    }
+
+    /// What was used here and the shared bucket does not know of.
+    fn pending(&self) -> u128 {
+        u128::try_from(self.unreported + self.reporting).unwrap_or(0)
+    }
+
+    pub(crate) fn judge(&self, own: Bucket, wanted: u128, nodes: usize, now: Instant) -> Judgement {
+        let estimate = self.estimate(own, now);
+        if estimate.has_room(self.limit, wanted) {
+            let credit = size(self.limit) * CREDIT / 100 / nodes.max(1) as u128;
+            let is_covered = self.pending() + wanted <= credit && self.waiting.is_empty();
+            return if is_covered {
+                Judgement::Admit
+            } else {
+                Judgement::Ask
+            };
+        }
+        let is_fresh = |heard: &Heard| now.saturating_duration_since(heard.at) < FRESH;
+        match &self.heard {
+            Some(heard) if is_fresh(heard) => Judgement::Refuse,
+            _ => Judgement::Ask,
+        }
+    }
+
+    /// Something was used here, or is given back.
+    pub(crate) fn change(&mut self, by: i128) {
+        self.unreported += by;
+    }
+
+    /// Waits for what the shared bucket decides.
+    pub(crate) fn ask(&mut self, wanted: u128) -> oneshot::Receiver<Decision> {
+        let (decision, receiver) = oneshot::channel();
+        self.waiting.push_back(Waiting { wanted, decision });
+        receiver
+    }
+
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The next report; none when there is nothing to say.
+    pub(crate) fn report(
+        &mut self,
+        (subject, unit): ([u8; 12], RateUnit),
+        own: Bucket,
+    ) -> Option<RateReport> {
+        self.is_queued = false;
+        self.waiting.retain(|waiting| !waiting.decision.is_closed());
+        if self.unreported == 0 && self.waiting.is_empty() {
+            return None;
+        }
+        self.reporting = std::mem::take(&mut self.unreported);
+        let mut wanted = self.waiting.iter().map(|waiting| waiting.wanted);
+        let first = wanted.next().unwrap_or(0);
+        Some(RateReport {
+            subject,
+            unit,
+            limit: self.limit,
+            change: i64::try_from(self.reporting).unwrap_or(i64::MAX),
+            own: clamp(own.used),
+            first: clamp(first),
+            all: clamp(wanted.fold(first, u128::saturating_add)),
+        })
+    }
+
+    /// Takes the reply to a report: calls get what was granted in the order in which they came, and those for which there
+    /// is no room are refused. `own` grows by what is granted.
+    pub(crate) fn apply(&mut self, reply: RateReply, own: &mut Bucket, now: Instant) {
+        self.reporting = 0;
+        self.heard = Some(Heard {
+            bucket: Bucket {
+                used: u128::try_from(reply.used).unwrap_or(0),
+            },
+            at: now,
+        });
+        let mut granted = u128::try_from(reply.granted).unwrap_or(0);
+        while let Some(next) = self.waiting.front() {
+            let wanted = next.wanted;
+            let estimate = self.estimate(*own, now);
+            let decision = if wanted <= granted {
+                Decision::Granted(estimate)
+            } else if estimate.has_room(self.limit, wanted) {
+                // It came after the report: the next one is for it.
+                break;
+            } else {
+                Decision::Refused(estimate)
+            };
+            let Some(next) = self.waiting.pop_front() else {
+                break;
+            };
+            let is_taken = next.decision.send(decision).is_ok();
+            if is_taken && matches!(decision, Decision::Granted(_)) {
+                granted -= wanted;
+                own.used += wanted;
+            }
+        }
+        // Granted to callers who have left.
+        self.unreported -= i128::try_from(granted).unwrap_or(0);
+    }
+
+    /// There was no reply: what was reported is reported again, and nobody waits any longer. If the report did arrive,
+    /// it counts twice, which refuses too much for a minute and never admits too much.
+    pub(crate) fn give_up(&mut self) {
+        self.unreported += std::mem::take(&mut self.reporting);
+        for waiting in self.waiting.drain(..) {
+            // Whoever has left needs no decision.
+            let _ = waiting.decision.send(Decision::Unreachable);
+        }
+    }
+
+    /// Whether anything would be lost without it.
+    pub(crate) fn is_needed(&self, now: Instant) -> bool {
+        self.is_queued
+            || self.unreported != 0
+            || self.reporting != 0
+            || !self.waiting.is_empty()
+            || self.estimate(Bucket::default(), now).used > 0
+    }
+
+    pub(crate) fn needs_report(&self) -> bool {
+        self.unreported != 0 || !self.waiting.is_empty()
+    }
+}
+
+fn clamp(amount: u128) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
