@@ -166,6 +166,7 @@ impl Server {
             &services.ledger,
             &options.inference,
             upstreams,
+            &services.nodes,
         )?;
         inference::open_journal(&services.ledger, &gateway, &options.calls).await?;
         let origins = options.inference.cors.clone();
@@ -228,6 +229,8 @@ impl Server {
             workers.spawn(exporter.run(stop_workers.clone()));
         }
         workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
+        let gateway = Arc::clone(&app.gateway);
+        workers.spawn(inference::share_rates(gateway, stop_workers.clone()));
         register_metrics(&app, EdgeMetrics::new(&edge.edge));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
         edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);

@@ -23,14 +23,14 @@ WITH report AS (
         CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS now
     FROM report r JOIN rate_buckets b ON b.bucket = r.bucket ORDER BY b.bucket FOR UPDATE OF b
 ), filled AS (
-    SELECT l.*, rate * CAST($7 AS NUMERIC) AS size, GREATEST(
+    SELECT l.*, CAST(rate AS NUMERIC) * $7::bigint AS size, GREATEST(
         GREATEST(used - CAST(GREATEST(now - at, 0) AS NUMERIC) * rate_before, 0) + change, own, 0) AS total
     FROM locked l
 ), decided AS (
     SELECT f.*, CASE
         WHEN first_call = 0 THEN 0
         WHEN total = 0 THEN GREATEST(first_call, LEAST(all_calls, size))
-        WHEN total + first_call <= size THEN LEAST(all_calls, FLOOR((size - total) / $7) * $7)
+        WHEN total + first_call <= size THEN LEAST(all_calls, FLOOR((size - total) / $7::bigint) * $7::bigint)
         ELSE 0 END AS granted
     FROM filled f
 )

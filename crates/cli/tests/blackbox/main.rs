@@ -23,6 +23,7 @@ mod logs;
 mod membership;
 mod nodes;
 mod output;
+mod rate_limits;
 
 mod stopping;
 mod support;

@@ -223,8 +223,7 @@ impl RateLimiter {
     fn attempt(&self, owner: BucketOwner, charge: &RateLimitCharge) -> Attempt {
         let (id, unit, now) = (owner.id, charge.unit, charge.at);
         let wanted = u128::from(charge.count) * ONE;
-        let nodes = self.sharing.nodes();
-        let is_shared = nodes > 1;
+        let (nodes, is_shared) = (self.sharing.nodes(), self.sharing.is_shared());
         let decides_alone = !is_shared || self.sharing.is_unreachable();
         let (in_force, limit) = if is_shared && decides_alone {
             owner.share(nodes)
@@ -304,7 +303,7 @@ impl RateLimiter {
                 let limits_now = buckets.limits;
                 buckets.forward(now, limits_now);
                 buckets.of(unit).used += used - had;
-                if self.sharing.nodes() > 1 {
+                if self.sharing.is_shared() {
                     let more = (used - had).cast_signed();
                     self.change(&mut shard.shared, owner, unit, more);
                 }
@@ -317,7 +316,7 @@ impl RateLimiter {
                 buckets.forward(now, limits_now);
                 let bucket = buckets.of(unit);
                 bucket.used = bucket.used.saturating_sub(back);
-                if back > 0 && self.sharing.nodes() > 1 {
+                if back > 0 && self.sharing.is_shared() {
                     self.change(&mut shard.shared, owner, unit, -back.cast_signed());
                 }
             }

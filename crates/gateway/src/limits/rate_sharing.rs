@@ -25,7 +25,10 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The buckets that all nodes of an installation share.
 pub trait SharedRates: Send + Sync + 'static {
-    /// How many nodes there are. A node that is alone decides by itself.
+    /// Whether there is no other node for certain: then this one decides by itself.
+    fn is_alone(&self) -> bool;
+
+    /// How many nodes are alive, as far as this one knows.
     fn nodes(&self) -> usize;
 
     /// Adds what was used and grants what there is room for: a reply to each report, in order.
@@ -58,6 +61,11 @@ impl Sharing {
             rates,
             ..Self::default()
         }
+    }
+
+    /// Whether other nodes may use the same limits.
+    pub(super) fn is_shared(&self) -> bool {
+        self.rates.as_ref().is_some_and(|rates| !rates.is_alone())
     }
 
     pub(super) fn nodes(&self) -> usize {

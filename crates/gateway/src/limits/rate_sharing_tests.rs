@@ -57,6 +57,10 @@ impl Reference {
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
 impl SharedRates for Reference {
+    fn is_alone(&self) -> bool {
+        self.nodes() == 1
+    }
+
     fn nodes(&self) -> usize {
         self.nodes.load(Ordering::Relaxed)
     }

@@ -100,7 +100,7 @@ impl SharedBucket {
     pub(crate) fn judge(&self, own: Bucket, wanted: u128, nodes: usize, now: Instant) -> Judgement {
         let estimate = self.estimate(own, now);
         if estimate.has_room(self.limit, wanted) {
-            let credit = size(self.limit) * CREDIT / 100 / nodes.max(1) as u128;
+            let credit = size(self.limit) * CREDIT / 100 / nodes.max(2) as u128;
             let is_covered = self.pending() + wanted <= credit && self.waiting.is_empty();
             return if is_covered {
                 Judgement::Admit

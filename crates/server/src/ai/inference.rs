@@ -18,7 +18,8 @@ use estrade_gateway::fast_path::{self, CallHandler};
 use estrade_gateway::usage_ledger::CallEstimate;
 use estrade_gateway::{
     Admission, AuthContext, AuthError, CallRequest, Endpoint, Gateway, GatewayBody, InferenceRoute,
-    KeyAuthenticator, Options, Relay, Tracing, UsageLedger, WorkspaceSelector, route,
+    KeyAuthenticator, Options, Relay, SharedRates, SharedRatesUnavailable, Tracing, UsageLedger,
+    WorkspaceSelector, route,
 };
 use estrade_http1::server::Outcome;
 use estrade_listener::peer::{PeerAddr, SocketPeer};
@@ -30,9 +31,12 @@ use estrade_model::call::{BudgetReservation, Call, Operation};
 use estrade_model::error::error_chain;
 use estrade_model::ip_range::IpRange;
 use estrade_model::provider::Provider;
+use estrade_model::rate::{RateReply, RateReport};
 use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::ai::usage::Ledger;
+use estrade_service::nodes::Membership;
 use estrade_service::{Core, Error};
+use estrade_store::{Db, rate_buckets};
 use futures_util::future::{self, BoxFuture, Ready, ready};
 use http_body_util::Either;
 use hyper::body::Incoming;
@@ -70,6 +74,7 @@ pub(crate) fn open(
     ledger: &Arc<Ledger>,
     options: &InferenceOptions,
     upstreams: UpstreamBudget,
+    nodes: &Arc<Membership>,
 ) -> io::Result<(Arc<Gateway>, Option<Exporter>)> {
     let runtime = Handle::current();
     let authenticator = ServiceAuthenticator {
@@ -84,6 +89,12 @@ pub(crate) fn open(
     let mut gateway = Options::new(Arc::new(move || clock.now()));
     gateway.max_body = options.max_body.unwrap_or(gateway.max_body);
     gateway.upstreams = upstreams;
+    if !core.db.is_sqlite() {
+        gateway.shared_rates = Some(Arc::new(ServiceRates {
+            db: core.db.clone(),
+            nodes: Arc::clone(nodes),
+        }));
+    }
     let exporter = match &options.traces {
         None => None,
         Some(options) => {
@@ -97,6 +108,15 @@ pub(crate) fn open(
     };
     let gateway = Gateway::new(Arc::new(authenticator), Arc::new(ledger), gateway);
     Ok((gateway, exporter))
+}
+
+/// Shares the rate limits of keys and workspaces with the other nodes until `stop`.
+pub(crate) async fn share_rates(gateway: Arc<Gateway>, stop: CancellationToken) {
+    tokio::select! {
+        () = gateway.share_rates() => {}
+        () = stop.cancelled() => {}
+    }
+    gateway.stop_sharing_rates().await;
 }
 
 /// Opens the in-flight journal: a server that is killed loses little of the calls that the gateway has in flight.
@@ -369,6 +389,35 @@ impl KeyAuthenticator for ServiceAuthenticator {
     ) -> BoxFuture<'a, Result<AuthContext, AuthError>> {
         let looked_up = Box::pin(self.keys.authorize(token, selector));
         Box::pin(OnRuntime::new(self.runtime.clone(), looked_up))
+    }
+}
+
+/// The rate limits that all nodes share.
+struct ServiceRates {
+    db: Db,
+    nodes: Arc<Membership>,
+}
+
+impl SharedRates for ServiceRates {
+    fn is_alone(&self) -> bool {
+        self.nodes.is_alone()
+    }
+
+    fn nodes(&self) -> usize {
+        self.nodes.alive()
+    }
+
+    fn exchange<'a>(
+        &'a self,
+        reports: &'a [RateReport],
+    ) -> BoxFuture<'a, Result<Vec<RateReply>, SharedRatesUnavailable>> {
+        Box::pin(async {
+            let replies = rate_buckets::exchange(&self.db, reports).await;
+            replies.map_err(|error| {
+                tracing::debug!(error = error_chain(&error), "cannot share rate limits");
+                SharedRatesUnavailable
+            })
+        })
     }
 }
 

@@ -15,7 +15,7 @@ use estrade_model::error::error_chain;
 use estrade_model::{OwnerId, Timestamp};
 use estrade_store::{
     Db, StoreError, acme, audit as entries, changes, device_codes, disks, former_names,
-    idempotency as stored_responses, invitations, keys, login_attempts, reset_links,
+    idempotency as stored_responses, invitations, keys, login_attempts, rate_buckets, reset_links,
     sessions as session_rows, tokens, traffic,
 };
 use futures_util::future::BoxFuture;
@@ -42,6 +42,9 @@ const EXPIRED_TOKENS_RETENTION: Duration = Duration::from_hours(7 * 24);
 /// How long the name of a deleted project is remembered. It is reserved for a month, but DNS records that point to it
 /// live longer.
 const FORMER_NAMES_RETENTION: Duration = Duration::from_hours(365 * 24);
+
+/// The buckets of rate limits are empty after minutes.
+const RATE_BUCKETS_RETENTION: Duration = Duration::from_hours(1);
 
 /// How long it is remembered that what a deleted disk held may be removed: its engine may be away.
 const UNUSED_DISKS_RETENTION: Duration = Duration::from_hours(90 * 24);
@@ -210,6 +213,11 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     .await;
     drain(core, "key_old_secrets", stop, || {
         keys::prune_old_secrets(db, now, BATCH_ROWS)
+    })
+    .await;
+    let old = now.before(RATE_BUCKETS_RETENTION);
+    drain(core, "rate_buckets", stop, || {
+        rate_buckets::prune_rate_buckets(db, old, BATCH_ROWS)
     })
     .await;
     core.jobs.finish(Job::RemoveExpired, core.now());

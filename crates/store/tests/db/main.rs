@@ -10,6 +10,7 @@
 mod database_fixture;
 mod feed;
 mod opening;
+mod rate_buckets;
 mod transactions;
 
 use estrade_store::{Db, StoreError, Tx};
