@@ -38,6 +38,15 @@ pub enum BlobError {
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
+    /// No installation has used the store, although it should have contents.
+    #[error("the blob store is empty")]
+    NeverUsed,
+    /// Contents are being copied here from another place.
+    #[error("the blob store is being filled from {from}")]
+    Filling { from: String },
+    /// The contents are in another place now.
+    #[error("the contents of the blob store have moved to {to}")]
+    Moved { to: String },
     /// Any other failure of the file system.
     #[error("the blob store could not use its files")]
     Io(#[source] io::Error),

@@ -57,6 +57,7 @@ mod directory;
 mod error;
 mod inventory;
 mod location;
+mod migration;
 mod orphans;
 mod owner;
 mod pack;
@@ -80,6 +81,7 @@ pub use inventory::RemovedOrphans;
 pub use location::{
     BlobLocation, InvalidLocation, MIN_LARGE_BYTES, ObjectId, StoredBlob, UniqueId,
 };
+pub use migration::{CopyOutcome, Migration, MigrationError, StorageAddress};
 pub use published::{PublishedBlobs, PublishedGuard};
 pub use read::{Part, RandomReader};
 pub use s3::{InvalidS3Endpoint, S3Credentials, S3Endpoint, S3Settings};
@@ -105,7 +107,7 @@ impl BlobStore {
     }
 
     /// Opens the store in any storage. It belongs to the first installation that opens it; another one gets
-    /// [`BlobError::OtherInstallation`].
+    /// [`BlobError::OtherInstallation`]. One whose contents are [moving](Migration) cannot be opened.
     ///
     /// One process should open a storage once and clone the handle: the clones share the knowledge
     /// of what is published but not yet in the database.
@@ -114,6 +116,7 @@ impl BlobStore {
         installation: &str,
     ) -> Result<Self, BlobError> {
         owner::claim(&*storage, installation)?;
+        migration::check_settled(&*storage)?;
         Ok(Self::of_owned(storage, installation))
     }
 
@@ -136,7 +139,14 @@ impl BlobStore {
     /// It asks the bucket whose it is. A node that has used this bucket before opens it also while the bucket does
     /// not answer, and serves what its cache holds; else that is [`BlobError::Unavailable`].
     pub fn open_s3(settings: S3Settings, installation: &str) -> Result<Self, BlobError> {
-        let storage = s3::S3Storage::open(settings, installation)?;
+        let storage = s3::S3Storage::open(settings, installation, owner::claim)?;
+        Ok(Self::of_owned(Arc::new(storage), installation))
+    }
+
+    /// The same for an installation that has contents already: a bucket that has no owner is
+    /// [`BlobError::NeverUsed`], and stays so.
+    pub fn open_used_s3(settings: S3Settings, installation: &str) -> Result<Self, BlobError> {
+        let storage = s3::S3Storage::open(settings, installation, owner::require)?;
         Ok(Self::of_owned(Arc::new(storage), installation))
     }
 

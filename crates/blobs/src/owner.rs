@@ -15,6 +15,15 @@ pub(super) fn claim(storage: &dyn ObjectStorage, installation: &str) -> Result<(
     Ok(())
 }
 
+/// Makes sure that a storage is `installation`'s own already.
+pub(super) fn require(storage: &dyn ObjectStorage, installation: &str) -> Result<(), BlobError> {
+    if check(storage, installation)? {
+        Ok(())
+    } else {
+        Err(BlobError::NeverUsed)
+    }
+}
+
 /// Whether a storage says that it belongs to `installation`; an error if to another one.
 pub(super) fn check(storage: &dyn ObjectStorage, installation: &str) -> Result<bool, BlobError> {
     let Some(owner) = storage.read_record(Record::Owner)? else {

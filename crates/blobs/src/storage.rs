@@ -27,7 +27,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
 
-use super::{ObjectId, UniqueId};
+use super::{Digest, ObjectId, UniqueId};
 
 /// Where packs and large files lie. The [module](self) says what all implementations promise.
 pub trait ObjectStorage: Debug + Send + Sync + 'static {
@@ -79,6 +79,9 @@ pub trait ObjectStorage: Debug + Send + Sync + 'static {
     /// Goes through every object, in no order. One that disappears meanwhile is left out.
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<ObjectEntry>> + '_>>;
 
+    /// The length of an object and the hash of its bytes, none if there is no such object. Nothing is fetched for it.
+    fn checksum(&self, id: ObjectId) -> io::Result<Option<Checksum>>;
+
     /// Deletes an object, if it is there. Need not be durable: what comes back is an orphan. Who has it open keeps
     /// reading.
     fn delete(&self, id: ObjectId) -> io::Result<()>;
@@ -89,7 +92,7 @@ pub trait ObjectStorage: Debug + Send + Sync + 'static {
     /// Writes a record that is not there yet, durably; returns false if it is.
     fn create_record(&self, record: Record, content: &[u8]) -> io::Result<bool>;
 
-    /// Replaces a record as a whole. Need not be durable.
+    /// Replaces a record as a whole, or makes it; durable on return.
     fn replace_record(&self, record: Record, content: &[u8]) -> io::Result<()>;
 
     /// How the cache on this node's disk does, if objects are fetched to one.
@@ -105,6 +108,8 @@ pub enum Record {
     Owner,
     /// Which objects are without rows, and since when.
     Orphans,
+    /// Whether contents move here from another storage, or have moved from here to another one.
+    Migration,
 }
 
 impl Record {
@@ -113,6 +118,7 @@ impl Record {
         match self {
             Self::Owner => "installation",
             Self::Orphans => "orphans",
+            Self::Migration => "migration",
         }
     }
 }
@@ -130,6 +136,15 @@ pub struct CacheStats {
     pub bytes: u64,
     /// How much they may take.
     pub capacity: u64,
+}
+
+/// What an object is as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// Its length in bytes.
+    pub length: u64,
+    /// The BLAKE3 hash of its bytes; none if the storage has lost it.
+    pub hash: Option<Digest>,
 }
 
 /// One pack or file as the storage has it.

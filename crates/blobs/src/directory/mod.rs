@@ -6,6 +6,7 @@
 //! <root>/tmp/                  spool files
 //! <root>/installation          whose store this is
 //! <root>/orphans               which packs and files are without rows, and since when
+//! <root>/migration             whether contents move here, or have moved from here
 //! ```
 //!
 //! Every path of the store is made in [`paths`], from an [`ObjectId`] or a [`Record`]: no text that a user sent
@@ -32,7 +33,7 @@ use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
 
 use super::ObjectId;
-use super::storage::{ObjectEntry, ObjectStorage, PackPart, Record};
+use super::storage::{Checksum, ObjectEntry, ObjectStorage, PackPart, Record};
 use paths::{PACK_SUFFIX, Paths, naming, remove_file, sync_directory};
 use shared_pack::SharedPack;
 
@@ -168,6 +169,21 @@ impl ObjectStorage for LocalDirectory {
         Ok(Box::new(entries))
     }
 
+    /// Reads it as a whole: files have no hash beside them.
+    fn checksum(&self, id: ObjectId) -> io::Result<Option<Checksum>> {
+        let file = match self.open(id) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file)?;
+        Ok(Some(Checksum {
+            length: hasher.count(),
+            hash: Some(hasher.finalize().into()),
+        }))
+    }
+
     fn delete(&self, id: ObjectId) -> io::Result<()> {
         self.paths.delete(id)
     }
@@ -196,9 +212,10 @@ impl ObjectStorage for LocalDirectory {
         let path = self.paths.record_path(record);
         let mut file = self.create_spool()?;
         file.write_all(content)?;
-        file.persist(&path)
-            .map(drop)
-            .map_err(|refused| naming(&path)(refused.error))
+        self.seal_spool(file)?
+            .persist(&path)
+            .map_err(|refused| naming(&path)(refused.error))?;
+        sync_directory(&self.paths.root)
     }
 }
 

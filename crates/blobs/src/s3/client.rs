@@ -22,7 +22,8 @@ use super::names::Names;
 use super::outage::Outage;
 use super::retry::with_retries;
 use super::settings::{S3Credentials, S3Settings};
-use crate::storage::Record;
+use crate::Digest;
+use crate::storage::{Checksum, Record};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Until the head of a response, for requests without a body to speak of.
@@ -128,6 +129,19 @@ impl Client {
         } else {
             Err(Failure::BeyondEnd)
         }
+    }
+
+    /// How long an object is, and what it hashes to.
+    pub(super) async fn checksum(&self, key: &Path) -> Result<Checksum, Failure> {
+        let request = || async {
+            let options = GetOptions::new().with_head(true);
+            let head = self.s3.get_opts(key, options).await?;
+            Ok(Checksum {
+                length: head.meta.size,
+                hash: checksum(&head.attributes).map(Digest::from),
+            })
+        };
+        self.retry(ANSWER_TIMEOUT, request).await
     }
 
     /// How long an object is.

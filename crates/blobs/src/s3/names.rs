@@ -5,6 +5,7 @@
 //! <prefix>/files/<24 hex>   one large content each
 //! <prefix>/installation     whose objects these are
 //! <prefix>/orphans          which packs and files are without rows, and since when
+//! <prefix>/migration        whether contents move here, or have moved from here
 //! ```
 //!
 //! No text that a user sent ever becomes part of a key.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
@@ -18,8 +19,8 @@ use super::recent::RecentlyRead;
 use super::settings::S3Settings;
 use super::shared_put::SharedPut;
 use super::{fetch, put, records};
-use crate::storage::{CacheStats, ObjectEntry, ObjectStorage, PackPart, Record};
-use crate::{BlobError, ObjectId, owner};
+use crate::storage::{CacheStats, Checksum, ObjectEntry, ObjectStorage, PackPart, Record};
+use crate::{BlobError, ObjectId, migration, owner};
 
 /// No pack is longer: what a cold node fetches for one small file.
 const MAX_PACK_BYTES: u64 = 8 << 20;
@@ -32,22 +33,28 @@ pub(crate) struct S3Storage {
     flights: Flights,
     shared: SharedPut,
     recent: RecentlyRead,
+    /// Whose files the bucket has.
+    installation: String,
+    /// Whether the bucket has said since the start that its files are ours and have not moved.
+    is_admitted: AtomicBool,
 }
 
 impl S3Storage {
-    /// Opens a bucket, which becomes `installation`'s own if it is nobody's.
-    pub(crate) fn open(settings: S3Settings, installation: &str) -> Result<Self, BlobError> {
+    /// Opens a bucket; `admit` finds out whether it is `installation`'s own, or makes it so.
+    pub(crate) fn open(
+        settings: S3Settings,
+        installation: &str,
+        admit: impl FnOnce(&dyn ObjectStorage, &str) -> Result<(), BlobError>,
+    ) -> Result<Self, BlobError> {
         let bucket = describe(&settings, installation);
-        let cache = Cache::open(&settings.cache_dir, settings.cache_bytes, &bucket)?;
-        let storage = Self {
-            client: BlockingClient::new(settings)?,
-            cache: Arc::new(cache),
-            flights: Flights::default(),
-            shared: SharedPut::new(MAX_PACK_BYTES),
-            recent: RecentlyRead::default(),
-        };
-        match owner::claim(&storage, installation) {
-            Ok(()) => storage.cache.set_bucket(&bucket)?,
+        let storage = Self::connect(settings, installation)?;
+        let admitted =
+            admit(&storage, installation).and_then(|()| migration::check_settled(&storage));
+        match admitted {
+            Ok(()) => {
+                storage.is_admitted.store(true, Ordering::Release);
+                storage.cache.set_bucket(&bucket)?;
+            }
             // The owner was seen to be this installation before, and a collector looks again before it removes
             // anything.
             Err(error @ BlobError::Unavailable { .. })
@@ -58,6 +65,42 @@ impl S3Storage {
             Err(error) => return Err(error),
         }
         Ok(storage)
+    }
+
+    /// A bucket for a migration, which finds out by itself what it may do with it.
+    pub(crate) fn connect_for_migration(
+        settings: S3Settings,
+        installation: &str,
+    ) -> Result<Self, BlobError> {
+        let storage = Self::connect(settings, installation)?;
+        storage.is_admitted.store(true, Ordering::Release);
+        Ok(storage)
+    }
+
+    /// A bucket of which nothing was asked yet.
+    fn connect(settings: S3Settings, installation: &str) -> Result<Self, BlobError> {
+        let bucket = describe(&settings, installation);
+        let cache = Cache::open(&settings.cache_dir, settings.cache_bytes, &bucket)?;
+        Ok(Self {
+            client: BlockingClient::new(settings)?,
+            cache: Arc::new(cache),
+            flights: Flights::default(),
+            shared: SharedPut::new(MAX_PACK_BYTES),
+            recent: RecentlyRead::default(),
+            installation: installation.to_owned(),
+            is_admitted: AtomicBool::new(false),
+        })
+    }
+
+    /// Asks the bucket before the first put what could not be asked at the start, when it did not answer. While it was
+    /// away, its files may have moved to another place.
+    fn check_admission(&self) -> io::Result<()> {
+        if !self.is_admitted.load(Ordering::Acquire) {
+            owner::check(self, &self.installation)?;
+            migration::check_settled(self)?;
+            self.is_admitted.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 }
 
@@ -76,6 +119,7 @@ impl ObjectStorage for S3Storage {
     }
 
     fn put(&self, objects: Vec<(ObjectId, TempPath)>) -> io::Result<()> {
+        self.check_admission()?;
         Ok(put::put_files(&self.client, &self.cache, objects)?)
     }
 
@@ -88,6 +132,7 @@ impl ObjectStorage for S3Storage {
         bytes: &[u8],
         reserved: &mut dyn FnMut(ObjectId),
     ) -> io::Result<PackPart> {
+        self.check_admission()?;
         let put =
             |pack, body| put::put_shared(&self.client, &self.cache, ObjectId::Pack(pack), &body);
         Ok(self.shared.append(bytes, reserved, put)?)
@@ -153,6 +198,18 @@ impl ObjectStorage for S3Storage {
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<ObjectEntry>> + '_>> {
         let listing = Listing::new(&self.client);
         Ok(Box::new(listing))
+    }
+
+    fn checksum(&self, id: ObjectId) -> io::Result<Option<Checksum>> {
+        let head = |client: Arc<Client>| async move {
+            let key = client.names.object(id);
+            client.checksum(&key).await
+        };
+        match self.client.request(head) {
+            Ok(found) => Ok(Some(found)),
+            Err(Failure::Missing) => Ok(None),
+            Err(failure) => Err(failure.into()),
+        }
     }
 
     fn delete(&self, id: ObjectId) -> io::Result<()> {

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use estrade_blobs::storage::{PackPart, Record};
+use estrade_blobs::storage::{Checksum, PackPart, Record};
 use estrade_blobs::{
-    BlobError, BlobStore, DigestSet, ObjectEntry, ObjectId, ObjectStorage, UniqueId,
+    BlobError, BlobStore, Digest, DigestSet, ObjectEntry, ObjectId, ObjectStorage, UniqueId,
 };
 use futures_util::TryStreamExt;
 use tempfile::{NamedTempFile, TempDir, TempPath};
@@ -162,6 +162,14 @@ impl ObjectStorage for Bucket {
         };
         let entries: Vec<_> = objects.iter().map(entry).map(Ok).collect();
         Ok(Box::new(entries.into_iter()))
+    }
+
+    fn checksum(&self, id: ObjectId) -> io::Result<Option<Checksum>> {
+        let objects = self.objects.lock().unwrap();
+        Ok(objects.get(&id).map(|(content, _)| Checksum {
+            length: content.len() as u64,
+            hash: Some(Digest::of(content)),
+        }))
     }
 
     fn delete(&self, id: ObjectId) -> io::Result<()> {

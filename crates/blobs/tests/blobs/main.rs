@@ -5,6 +5,7 @@
 
 mod bucket;
 mod crashes;
+mod migration;
 mod reading;
 mod sharing;
 mod staging;

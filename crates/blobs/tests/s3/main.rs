@@ -10,6 +10,7 @@
 mod cache;
 mod contents;
 mod forwarder;
+mod migration;
 mod nodes;
 mod opening;
 mod outage;

@@ -2,7 +2,7 @@
 
 use super::*;
 use bytes::Bytes;
-use estrade_blobs::storage::{PackPart, Record};
+use estrade_blobs::storage::{Checksum, PackPart, Record};
 use estrade_blobs::{LocalDirectory, ObjectEntry, ObjectStorage, UniqueId};
 use std::io::{self, ErrorKind};
 use std::sync::Condvar;
@@ -90,6 +90,10 @@ impl ObjectStorage for FarStorage {
 
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<ObjectEntry>> + '_>> {
         self.directory.list()
+    }
+
+    fn checksum(&self, id: ObjectId) -> io::Result<Option<Checksum>> {
+        self.directory.checksum(id)
     }
 
     fn delete(&self, id: ObjectId) -> io::Result<()> {
