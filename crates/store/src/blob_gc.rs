@@ -20,6 +20,7 @@
 
 use crate::artifacts::ArtifactContents;
 use crate::blob_rows::{LOOKUP_BATCH, bind_all, digest_list};
+use crate::blob_storage::check_epoch;
 use crate::db::Backend;
 use crate::postgres::GcLock;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
@@ -279,7 +280,7 @@ pub async fn live_bytes(db: &Db, place: ObjectId) -> Result<Option<u64>, StoreEr
         .transpose()
 }
 
-/// The contents that lie in a pack.
+/// The contents that lie in a pack or file.
 pub async fn blobs_in(db: &Db, place: ObjectId) -> Result<Vec<StoredBlob>, StoreError> {
     db.read(
         "SELECT digest, size, place, place_offset FROM blobs
@@ -290,8 +291,9 @@ pub async fn blobs_in(db: &Db, place: ObjectId) -> Result<Vec<StoredBlob>, Store
     .await
 }
 
-/// Notes that contents lie elsewhere now, unless they are gone or were moved already.
+/// Notes that contents lie in other objects now, unless they are gone or were moved already.
 pub async fn move_blobs(tx: &mut Tx, moves: &[(StoredBlob, ObjectId)]) -> Result<(), StoreError> {
+    check_epoch(tx).await?;
     let row = |(blob, from): &(StoredBlob, ObjectId)| {
         let (place, offset) = blob.location.to_columns();
         vec![

@@ -1,5 +1,6 @@
 //! Which contents are stored, and where they lie: the index of [`estrade_blobs`].
 
+use crate::blob_storage::check_epoch;
 use crate::{Db, Query, Record, Row, StoreError, Tx, Value};
 use estrade_blobs::{BlobLocation, Digest, DigestMap, DigestSet, ObjectId, StoredBlob};
 use foldhash::fast::RandomState;
@@ -44,7 +45,8 @@ impl Record for StoredBlob {
 }
 
 /// Notes contents that something committed now needs: where the `new` ones lie, and that the `known`
-/// ones are wanted. False when one of the known ones is not stored (any more).
+/// ones are wanted. False when one of the known ones is not stored (any more). An error when contents have
+/// [moved](crate::blob_storage) since this process began.
 ///
 /// The only place where a content becomes needed: it removes the mark of a running garbage collection, in
 /// the transaction that needs the content. See [`crate::blob_gc`] for why that is safe.
@@ -77,7 +79,11 @@ pub async fn keep_blobs(
         );
         bind_all(tx.query(unmark), chunk).execute().await?;
     }
-    insert_blobs(tx, new).await?;
+    // What is known is in every place that contents move to.
+    if !new.is_empty() {
+        check_epoch(tx).await?;
+        insert_blobs(tx, new).await?;
+    }
     Ok(true)
 }
 

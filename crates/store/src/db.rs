@@ -8,6 +8,7 @@
 //! wait together, with one fsync (group commit); on PostgreSQL each runs serialisably on a pooled
 //! connection and is repeated when it clashed. Either way the job behaves as if it ran alone.
 
+use crate::blob_storage::{self, Epoch};
 use crate::changes::{Change, Changes};
 use crate::postgres::{Postgres, PostgresTx};
 use crate::sqlite::{Sqlite, SqliteTx};
@@ -20,7 +21,7 @@ use std::future::Future;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The future of a transaction's body.
 pub type Job<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
@@ -49,6 +50,8 @@ pub struct Db(Arc<Inner>);
 struct Inner {
     backend: Backend,
     changes: Arc<Changes>,
+    /// Which place of contents this process uses: the one that the rows referred to when it opened the database.
+    blob_epoch: OnceLock<Epoch>,
 }
 
 pub(crate) enum Backend {
@@ -72,8 +75,7 @@ impl Db {
                 let lock = migrate::lock_file(file).await?;
                 let backend = Backend::Sqlite(Sqlite::open(file)?);
                 let db = Self::with_backend(backend);
-                migrate::run(&db).await?;
-                first(db.clone()).await?;
+                db.prepare(first).await?;
                 drop(lock);
                 return Ok(db);
             }
@@ -84,16 +86,29 @@ impl Db {
             Backend::Postgres(postgres) => postgres.lock_migrations().await?,
             Backend::Sqlite(_) => return Ok(db),
         };
-        migrate::run(&db).await?;
-        first(db.clone()).await?;
+        db.prepare(first).await?;
         lock.release().await;
         Ok(db)
+    }
+
+    async fn prepare<F, Fut, E>(&self, first: F) -> Result<(), E>
+    where
+        F: FnOnce(Db) -> Fut,
+        Fut: Future<Output = Result<(), E>>,
+        E: From<StoreError>,
+    {
+        migrate::run(self).await?;
+        // Before anything is asked of the storage: see `blob_storage`.
+        let epoch = blob_storage::read_epoch(self).await?;
+        self.0.blob_epoch.get_or_init(|| epoch);
+        first(self.clone()).await
     }
 
     fn with_backend(backend: Backend) -> Self {
         Self(Arc::new(Inner {
             backend,
             changes: Arc::default(),
+            blob_epoch: OnceLock::new(),
         }))
     }
 
@@ -134,7 +149,9 @@ impl Db {
     {
         let slot = Arc::new(Mutex::new(None));
         let kept = Arc::clone(&slot);
+        let blob_epoch = self.0.blob_epoch.get().copied();
         let erased: ErasedJob = Box::new(move |tx| {
+            tx.blob_epoch = blob_epoch;
             let (work, slot) = (job(tx), Arc::clone(&kept));
             Box::pin(async move {
                 let result = work.await;
@@ -225,6 +242,8 @@ pub struct Tx {
     pub(crate) changes: Vec<Change>,
     /// Whether a statement failed: then nothing of it may be committed.
     pub(crate) failed: bool,
+    /// Which place of contents this process uses.
+    pub(crate) blob_epoch: Option<Epoch>,
 }
 
 pub(crate) enum TxInner {
@@ -238,6 +257,7 @@ impl Tx {
             inner,
             changes: Vec::new(),
             failed: false,
+            blob_epoch: None,
         }
     }
 

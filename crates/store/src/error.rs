@@ -21,6 +21,11 @@ pub enum StoreError {
     /// The database will never take these values, however often they are sent.
     #[error("the database refuses the values")]
     Values(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Contents have moved to another place than the one that this process stores them in.
+    #[error(
+        "the files of this installation move to another place, or have moved; restart this server with the blobs.url that `estrade blobs migrate` named"
+    )]
+    BlobsMoved,
     /// Anything else: a bug or a broken disk.
     #[error("a database statement failed")]
     Statement(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -9,6 +9,7 @@ pub mod artifacts;
 pub mod audit;
 pub mod blob_gc;
 pub mod blob_rows;
+pub mod blob_storage;
 pub mod blob_uploads;
 pub mod budgets;
 pub mod build_logs;

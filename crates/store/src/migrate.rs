@@ -29,6 +29,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (25, include_str!("../migrations/0025_key_names.sql")),
     (26, include_str!("../migrations/0026_nodes.sql")),
     (27, include_str!("../migrations/0027_rate_buckets.sql")),
+    (28, include_str!("../migrations/0028_blob_storage.sql")),
 ];
 
 /// The change that made the table of servers that may spend.

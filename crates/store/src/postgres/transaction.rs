@@ -43,6 +43,7 @@ async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, St
         inner: TxInner::Postgres(inner),
         changes,
         failed,
+        blob_epoch: _,
     } = tx
     else {
         return Err(StoreError::bug("the transaction changed its backend"));

@@ -6,6 +6,7 @@
     reason = "a failed step is a failed test"
 )]
 
+mod blob_storage;
 #[path = "../support/database_fixture.rs"]
 mod database_fixture;
 mod feed;
