@@ -6,9 +6,8 @@ use crate::keyring::{self, Audience, Keyring};
 use crate::open_error::cannot;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::settings::Settings;
-use crate::{Error, first_start, identity::accounts, integrity, random};
+use crate::{Error, first_start, identity::accounts, integrity, open_storage, random};
 use arc_swap::ArcSwap;
-use estrade_blobs::{BlobError, BlobStore, S3Settings};
 use estrade_model::error::error_chain;
 use estrade_model::token_scope::TokenScope;
 use estrade_model::{Invalid, TokenId};
@@ -80,7 +79,7 @@ async fn open_installation(
     first_start::end(paths)?;
     let fresh = random::id::<()>(now)?.to_string();
     let name = installation::name_installation(&db, fresh).await?;
-    let blobs = open_blobs(&paths.blobs, &name).await?;
+    let blobs = open_storage::open(&paths.blobs, &db, &name).await?;
     let engine = Arc::new(open_engine(&name, paths, &settings)?);
     Ok(Arc::new(Core {
         db,
@@ -111,49 +110,6 @@ fn in_use() -> OpenError {
     )
 }
 
-/// The blob store of this installation, and of no other.
-async fn open_blobs(at: &BlobsAt, installation: &str) -> Result<BlobStore, OpenError> {
-    match at {
-        BlobsAt::Directory(directory) => open_directory(directory, installation),
-        BlobsAt::Bucket(settings) => open_bucket(S3Settings::clone(settings), installation).await,
-    }
-}
-
-fn open_directory(directory: &Path, installation: &str) -> Result<BlobStore, OpenError> {
-    BlobStore::open(directory, installation).map_err(|error| match error {
-        BlobError::OtherInstallation { owner } => OpenError::Refused(format!(
-            "{} holds the files of another installation ({owner}; this database is of {installation}); \
-             name the database that belongs to them, or move the directory away, or, if they are this one's all the same, remove the file `installation` in it; nothing was removed",
-            directory.display()
-        )),
-        other => OpenError::Failed(other.into()),
-    })
-}
-
-/// Asks the bucket whose files it has, so that a mistake in the settings is found now and not by the first deploy.
-async fn open_bucket(settings: S3Settings, installation: &str) -> Result<BlobStore, OpenError> {
-    let place = if settings.prefix.is_empty() {
-        format!("s3://{}", settings.bucket)
-    } else {
-        format!("s3://{}/{}", settings.bucket, settings.prefix)
-    };
-    let name = installation.to_owned();
-    let opened = tokio::task::spawn_blocking(move || BlobStore::open_s3(settings, &name)).await;
-    opened
-        .map_err(|error| OpenError::Failed(error.into()))?
-        .map_err(|error| match error {
-            BlobError::OtherInstallation { owner } => OpenError::Refused(format!(
-                "{place} holds the files of another installation ({owner}; this database is of {installation}); \
-                 name the database that belongs to them, or another prefix in blobs.url; nothing was removed"
-            )),
-            BlobError::Unavailable { .. } => OpenError::Refused(format!(
-                "cannot use {place}: {}; check that the bucket exists and answers, and the endpoint, region and keys in [blobs]",
-                error_chain(&error)
-            )),
-            other => OpenError::Failed(other.into()),
-        })
-}
-
 /// The client of the container engine; it does not connect yet.
 fn open_engine(
     name: &str,
@@ -166,6 +122,28 @@ fn open_engine(
     let engine = Engine::new(containers.host.clone(), name, containers.subnets);
     let engine = engine.map_err(|error| OpenError::Failed(error.into()))?;
     Ok(engine.with_disks(paths.data_dir.join("disks")))
+}
+
+/// Opens the database of an installation that there is, and says the installation's name. Its storage is left alone.
+pub async fn open_database(paths: &InstallationPaths) -> Result<(Db, String), OpenError> {
+    let absent = || OpenError::Refused("there is no installation here".into());
+    if let Location::Sqlite(file) = &paths.database
+        && !fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0)
+    {
+        return Err(absent());
+    }
+    let db = Db::open(&paths.database, async |db: Db| {
+        if signing_keys::list_signing_keys(&db).await?.is_empty() {
+            return Err(absent());
+        }
+        Ok(())
+    });
+    let db = db
+        .await
+        .map_err(|error| name_damage(error, &paths.database))?;
+    let fresh = random::id::<()>(Clock::default().now())?.to_string();
+    let name = installation::name_installation(&db, fresh).await?;
+    Ok((db, name))
 }
 
 /// Held by the one server that may use a data directory.

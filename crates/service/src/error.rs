@@ -187,7 +187,9 @@ impl From<estrade_model::Invalid> for Error {
 impl From<BlobError> for Error {
     fn from(error: BlobError) -> Self {
         match error {
-            BlobError::Unavailable { .. } => Self::StorageUnavailable(error.into()),
+            BlobError::Unavailable { .. } | BlobError::Filling { .. } | BlobError::Moved { .. } => {
+                Self::StorageUnavailable(error.into())
+            }
             BlobError::NoSpace(_) | BlobError::Lookup(_) => Self::Unavailable(error.into()),
             other => Self::internal(other),
         }
@@ -211,6 +213,7 @@ impl From<estrade_store::StoreError> for Error {
         match error {
             estrade_store::StoreError::Unavailable(_)
             | estrade_store::StoreError::Serialization(_) => Self::Unavailable(error.into()),
+            estrade_store::StoreError::BlobsMoved => Self::StorageUnavailable(error.into()),
             other => Self::Internal(other.into()),
         }
     }

@@ -6,6 +6,7 @@
 //! [`identity::access`] is the one place that decides who sees what.
 
 pub mod ai;
+pub mod blob_migration;
 pub mod bootstrap;
 pub mod change_subscription;
 pub mod core;
@@ -21,6 +22,7 @@ mod keyring;
 pub mod nodes;
 mod on_demand_probe;
 mod open_error;
+mod open_storage;
 pub mod platform;
 mod publisher;
 mod random;
