@@ -1,5 +1,7 @@
 //! The command line: what can be said, and the help that explains it.
 
+mod blobs;
+
 use crate::client::args::ClientCommand;
 use crate::client::options::ServerOptions;
 use crate::config::{DatabaseUrl, Flags, Invalid, Tls, parse_listen};
@@ -12,6 +14,9 @@ use estrade_model::token_scope::TokenScope;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
+
+pub use blobs::{BlobsCommand, MigrateArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,9 +53,11 @@ impl Cli {
             Command::Serve(args) => &args.listen,
             Command::Config(args) => &args.listen,
             #[cfg(feature = "server")]
-            Command::Account(_) | Command::Token(_) | Command::Images(_) | Command::Openapi(_) => {
-                &Listen::default()
-            }
+            Command::Account(_)
+            | Command::Blobs(_)
+            | Command::Token(_)
+            | Command::Images(_)
+            | Command::Openapi(_) => &Listen::default(),
             Command::Client(_) => &Listen::default(),
         };
         Flags {
@@ -71,7 +78,9 @@ const INSTALLATION_OPTIONS: [&str; 3] = ["config", "data_dir", "database_url"];
 /// Options of the client, which mean nothing to commands of the local installation.
 const SERVER_OPTIONS: [&str; 4] = ["context", "url", "team", "json"];
 /// Commands that work on the local installation; all others talk to a server.
-const LOCAL_COMMANDS: [&str; 6] = ["serve", "config", "images", "account", "token", "openapi"];
+const LOCAL_COMMANDS: [&str; 7] = [
+    "serve", "config", "images", "blobs", "account", "token", "openapi",
+];
 /// Commands that need neither.
 const PLAIN_COMMANDS: [&str; 2] = ["completions", "man"];
 
@@ -218,6 +227,10 @@ Examples:
     /// List and fetch the images that builds are based on.
     #[command(subcommand)]
     Images(ImagesCommand),
+    #[cfg(feature = "server")]
+    /// Move the files of releases to another place.
+    #[command(subcommand)]
+    Blobs(BlobsCommand),
     #[cfg(feature = "server")]
     /// Make and manage accounts.
     #[command(subcommand)]
@@ -431,12 +444,21 @@ impl TypedValueParser for DatabaseUrlParser {
         _: Option<&clap::Arg>,
         value: &OsStr,
     ) -> Result<DatabaseUrl, clap::Error> {
-        let parsed = value.to_str().unwrap_or_default().parse();
-        parsed.map_err(|reason: crate::config::Invalid| {
-            let message = format!("invalid value for '--database-url <URL>': {reason}\n");
-            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
-        })
+        parse_unrepeated(command, "--database-url <URL>", value)
     }
+}
+
+/// Reads a value that may hold a password, which the message does not repeat.
+fn parse_unrepeated<T: FromStr<Err = Invalid>>(
+    command: &clap::Command,
+    option: &str,
+    value: &OsStr,
+) -> Result<T, clap::Error> {
+    let parsed = value.to_str().unwrap_or_default().parse();
+    parsed.map_err(|reason: Invalid| {
+        let message = format!("invalid value for '{option}': {reason}\n");
+        clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
+    })
 }
 
 #[cfg(test)]
@@ -457,6 +479,7 @@ mod tests {
         for command in [
             "serve",
             "config",
+            "blobs migrate --to s3://bucket/prefix",
             "account create --email a@b.c --fullname A --password-stdin",
             "account password --email a@b.c",
             "account disable --email a@b.c",
@@ -523,6 +546,14 @@ mod tests {
             let error = parse(&format!("estrade token revoke {bad}")).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_wrong_place_for_files_is_not_repeated() {
+        let error = parse("estrade blobs migrate --to s3://key:hunter2@bucket").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.contains("--to") && !text.contains("hunter2"), "{text}");
     }
 
     #[test]

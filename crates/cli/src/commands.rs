@@ -2,6 +2,8 @@
 
 #[cfg(feature = "server")]
 pub mod account;
+#[cfg(feature = "server")]
+pub mod blobs;
 pub mod config;
 #[cfg(feature = "server")]
 pub mod images;

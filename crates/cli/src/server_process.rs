@@ -40,6 +40,7 @@ fn allow_many_files() {
 /// Runs one command.
 pub fn run(command: &Command, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Blobs(command) => block_on(commands::blobs::run(command, config, printer)),
         Command::Config(args) => commands::config::run(args, config, printer),
         Command::Images(command) => block_on(commands::images::run(command, config, printer)),
         Command::Openapi(args) => commands::openapi::run(args, printer),

@@ -3,6 +3,7 @@
 mod blobs;
 mod inference;
 
+use crate::args::MigrateArgs;
 use crate::config::{Challenge, Config, DatabaseUrl, HttpUrl, Tls, UnknownWorkspace};
 use estrade_buildpacks::BaseImages;
 use estrade_edge::EdgeOptions;
@@ -12,7 +13,7 @@ use estrade_model::secret::Secret;
 use estrade_runtime::{EngineHost, Registries};
 use estrade_server::app::MetricsAccess;
 use estrade_server::run::{Bind, EdgeBind, ServeOptions};
-use estrade_service::bootstrap::{InstallationPaths, OpenError};
+use estrade_service::bootstrap::{BlobsAt, InstallationPaths, OpenError};
 use estrade_service::platform::certificates::{self, AcmeSettings};
 use estrade_service::platform::containers::ContainerSettings;
 use estrade_service::platform::domains::DomainSettings;
@@ -24,8 +25,14 @@ use std::time::Duration;
 
 /// Where the installation keeps its things.
 pub fn paths(config: &Config) -> Result<InstallationPaths, OpenError> {
-    Ok(InstallationPaths {
-        blobs: blobs::blobs(config, |name| std::env::var(name).ok())?,
+    let blobs = blobs::blobs(config, |name| std::env::var(name).ok())?;
+    Ok(paths_with(config, blobs))
+}
+
+/// The same, with the files of releases in this place.
+pub fn paths_with(config: &Config, blobs: BlobsAt) -> InstallationPaths {
+    InstallationPaths {
+        blobs,
         data_dir: config.data_dir.clone(),
         database: match config.database() {
             DatabaseUrl::Sqlite(file) => Location::Sqlite(file),
@@ -34,7 +41,12 @@ pub fn paths(config: &Config) -> Result<InstallationPaths, OpenError> {
         master_key: config.master_key_path(),
         master_key_is_given: config.master_key_file.is_some(),
         new_installation: false,
-    })
+    }
+}
+
+/// From where to where files move.
+pub fn migration(config: &Config, args: &MigrateArgs) -> Result<(BlobsAt, BlobsAt), OpenError> {
+    blobs::migration(config, args, |name| std::env::var(name).ok())
 }
 
 /// What the configuration says to the services.

@@ -42,6 +42,11 @@ impl ByteProgress {
         }
     }
 
+    /// Prints something above the bar.
+    pub fn suspend(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
     pub fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
     }

@@ -1,8 +1,12 @@
 //! `[blobs]` and the variables of AWS, as the blob store takes them.
 
-use crate::config::{AccessKeyId, BlobUrl, Blobs, Config, CredentialSource, Region};
+use crate::args::MigrateArgs;
+use crate::config::{
+    AccessKeyId, BlobUrl, Blobs, Config, CredentialSource, Invalid, Region, Secret,
+};
 use estrade_blobs::{S3Credentials, S3Endpoint, S3Settings};
 use estrade_service::bootstrap::{BlobsAt, OpenError};
+use std::path::Path;
 
 /// The objects of a bucket that this node keeps, inside the data directory.
 const CACHE_DIR: &str = "blob-cache";
@@ -36,6 +40,51 @@ pub(super) fn blobs(
         cache_bytes: cache_bytes(config)?,
     };
     Ok(BlobsAt::Bucket(Box::new(settings)))
+}
+
+/// Where files are, and where they move to. What the options do not say about the new place is as for the old one; when
+/// that is a directory, settings of a bucket are about the new one.
+pub(super) fn migration(
+    config: &Config,
+    args: &MigrateArgs,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<(BlobsAt, BlobsAt), OpenError> {
+    let place = |config: &Config| match config.blob_store() {
+        BlobUrl::Directory(directory) => Ok(BlobsAt::Directory(directory)),
+        BlobUrl::S3 { .. } => blobs(config, &variable),
+    };
+    let source = place(config)?;
+    let mut config = config.clone();
+    let target = &mut config.blobs;
+    target.url = Some(args.to.clone());
+    let MigrateArgs {
+        to_endpoint,
+        to_region,
+        to_path_style,
+        to_access_key_id,
+        ..
+    } = args.clone();
+    if to_endpoint.is_some() {
+        // The style of the old server says nothing about the new one.
+        target.path_style = None;
+        target.endpoint = to_endpoint;
+    }
+    target.region = to_region.or(target.region.take());
+    target.path_style = to_path_style.or(target.path_style);
+    if let (Some(id), Some(file)) = (to_access_key_id, &args.to_secret_access_key_file) {
+        target.access_key_id = Some(id);
+        target.secret_access_key = Some(read_secret(file)?);
+        target.credentials = CredentialSource::Keys;
+    }
+    Ok((source, place(&config)?))
+}
+
+fn read_secret(file: &Path) -> Result<Secret, OpenError> {
+    let refused =
+        |reason: String| OpenError::Refused(format!("cannot use {}: {reason}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| refused(error.to_string()))?;
+    let secret: Result<Secret, Invalid> = text.trim().parse();
+    secret.map_err(|invalid| refused(invalid.to_string()))
 }
 
 /// Settings of a bucket without a bucket: the administrator thinks that the files are there.

@@ -168,3 +168,58 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     assert!(refused.starts_with("AWS_ENDPOINT_URL is not"), "{refused}");
     assert!(!refused.contains("hunter2"), "{refused}");
 }
+
+/// From where to where files move.
+fn moving(text: &str, options: &str) -> Result<(BlobsAt, BlobsAt), String> {
+    let line = format!("estrade blobs migrate {options}");
+    let cli = crate::args::parse_from(line.split_whitespace()).unwrap();
+    let crate::args::Command::Blobs(command) = cli.command else {
+        panic!("another command");
+    };
+    let crate::args::BlobsCommand::Migrate(args) = command;
+    let config: Config = toml::from_str(text).unwrap();
+    migration(&config, &args, |_| None).map_err(|error| error.to_string())
+}
+
+const NEW: &str = "[blobs]\nendpoint = 'https://new.example.com'\naccess_key_id = 'NEW'\nsecret_access_key = 'new-secret'\n";
+
+#[test]
+fn settings_of_a_bucket_are_about_the_new_place_when_files_are_in_a_directory() {
+    let (from, to) = moving(NEW, "--to s3://bucket/prefix").unwrap();
+    assert!(matches!(from, BlobsAt::Directory(_)));
+    let BlobsAt::Bucket(to) = to else {
+        panic!("{to:?}");
+    };
+    assert_eq!((&*to.bucket, &*to.prefix), ("bucket", "prefix"));
+    assert_eq!(keys(&to), ("NEW", "new-secret", None));
+    assert!(to.path_style);
+    let refused = moving("", "--to s3://bucket/prefix").unwrap_err();
+    assert!(refused.contains("blobs.region"), "{refused}");
+}
+
+#[test]
+fn a_second_bucket_is_described_by_options() {
+    let old = format!("{NEW}url = 's3://old/prefix'\npath_style = false\nregion = 'eu-1'\n");
+    let (from, to) = moving(&old, "--to s3://new").unwrap();
+    let (BlobsAt::Bucket(from), BlobsAt::Bucket(to)) = (from, to) else {
+        panic!("not two buckets");
+    };
+    assert_eq!((&*from.bucket, &*to.bucket), ("old", "new"));
+    assert_eq!(from.endpoint, to.endpoint);
+    assert!(!to.path_style);
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&secret, "other-secret\n").unwrap();
+    let options = format!(
+        "--to s3://new --to-endpoint http://127.0.0.1:9 --to-region eu-2 --to-access-key-id OTHER \
+         --to-secret-access-key-file {}",
+        secret.path().display()
+    );
+    let (from, to) = moving(&old, &options).unwrap();
+    let (BlobsAt::Bucket(from), BlobsAt::Bucket(to)) = (from, to) else {
+        panic!("not two buckets");
+    };
+    assert_eq!(keys(&from), ("NEW", "new-secret", None));
+    assert_eq!(keys(&to), ("OTHER", "other-secret", None));
+    assert_eq!((&*from.region, &*to.region), ("eu-1", "eu-2"));
+    assert!(to.path_style && to.endpoint != from.endpoint);
+}

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 /// A server with a port for its sites.
 pub(super) struct Node {
-    home: Home,
+    pub(super) home: Home,
     edge: u16,
     server: Option<Server>,
 }
 
 impl Node {
-    fn new(home: Home) -> Self {
+    pub(super) fn new(home: Home) -> Self {
         Self {
             home,
             edge: free_port(),
@@ -24,7 +24,7 @@ impl Node {
         }
     }
 
-    fn start(&mut self, token: Option<&str>) {
+    pub(super) fn start(&mut self, token: Option<&str>) {
         let edge = format!("127.0.0.1:{}", self.edge);
         let mut args = serve_args();
         args[6] = &edge;
@@ -42,7 +42,7 @@ impl Node {
         self.start(Some(&token));
     }
 
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.server.take().unwrap().stop();
     }
 
@@ -50,7 +50,7 @@ impl Node {
         self.server.as_ref().unwrap()
     }
 
-    fn token(&self) -> String {
+    pub(super) fn token(&self) -> String {
         self.server().token.clone()
     }
 

@@ -35,12 +35,32 @@ impl Bucket {
 
     /// Points a home to it, through this endpoint, with a small cache.
     pub(crate) fn configure(&self, home: Home, endpoint: &str) -> Home {
-        home.with("ESTRADE_BLOBS_URL", &*self.url)
-            .with("ESTRADE_BLOBS_ENDPOINT", endpoint)
-            .with("ESTRADE_BLOBS_ACCESS_KEY_ID", &*self.access_key_id)
-            .with("ESTRADE_BLOBS_SECRET_ACCESS_KEY", &*self.secret_access_key)
+        let variables = self.variables(endpoint);
+        let home = home.with("ESTRADE_BLOBS_URL", &*self.url);
+        let with = |home: Home, (name, value): (&str, String)| home.with(name, value);
+        variables
+            .into_iter()
+            .fold(home, with)
             .with("ESTRADE_BLOBS_CACHE_MB", "64")
             .with("ESTRADE_LIMITS_RELEASE_BYTES", (16 << 20).to_string())
+    }
+}
+
+impl Bucket {
+    /// How it is reached through this endpoint.
+    pub(crate) fn variables(&self, endpoint: &str) -> [(&'static str, String); 3] {
+        [
+            ("ESTRADE_BLOBS_ENDPOINT", endpoint.to_owned()),
+            ("ESTRADE_BLOBS_ACCESS_KEY_ID", self.access_key_id.clone()),
+            (
+                "ESTRADE_BLOBS_SECRET_ACCESS_KEY",
+                self.secret_access_key.clone(),
+            ),
+        ]
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 }
 

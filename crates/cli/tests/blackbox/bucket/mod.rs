@@ -2,6 +2,7 @@
 
 mod cluster;
 mod forwarder;
+mod migration;
 
 use crate::support::{ADMIN, Home, Server, text};
 use cluster::Cluster;
