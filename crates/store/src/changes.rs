@@ -24,6 +24,9 @@ const SQLITE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a PostgreSQL follower looks although it was not notified.
 const POSTGRES_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// A follower that has not looked for longer than this may have missed notes that were pruned: they are kept for an hour.
+const MAX_GAP_SECONDS: u64 = 30 * 60;
+
 /// What kind of thing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
@@ -179,12 +182,39 @@ impl Record for ChangeRow {
     }
 }
 
+/// Where a follower of PostgreSQL stands.
+#[derive(Debug, Clone, Copy)]
+struct Horizon {
+    /// The oldest transaction that was still running: whatever it or a later one notes is read (again) next time.
+    oldest: i64,
+    /// When that was, in seconds by the server's clock, which runs on while this node is stopped.
+    at: i64,
+}
+
+impl Record for Horizon {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            oldest: row.take()?,
+            at: row.take()?,
+        })
+    }
+}
+
+impl Horizon {
+    /// Whether the notes since this one are all there now. Not after a long absence, and not on a server that was put
+    /// back to an earlier state.
+    fn leads_to(self, now: Self) -> bool {
+        self.oldest <= now.oldest && self.at.abs_diff(now.at) <= MAX_GAP_SECONDS
+    }
+}
+
 /// Follows the feed until `stop`, publishing what other processes changed.
 pub fn follow(db: Db, stop: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let mut follower = Follower {
             db: &db,
             position: None,
+            horizon: None,
             version: None,
             seen: HashSet::new(),
         };
@@ -221,9 +251,10 @@ pub fn follow(db: Db, stop: CancellationToken) -> BoxFuture<'static, ()> {
 
 struct Follower<'d> {
     db: &'d Db,
-    /// SQLite: the last sequence number seen. PostgreSQL: the oldest transaction that was still
-    /// running when we last looked; whatever it or a later one notes is read (again) next time.
+    /// SQLite: the last sequence number seen.
     position: Option<i64>,
+    /// PostgreSQL: how far we have read.
+    horizon: Option<Horizon>,
     /// SQLite: its number of commits by others when we last looked.
     version: Option<i64>,
     /// PostgreSQL: what was published already and will be read again.
@@ -271,32 +302,35 @@ impl Follower<'_> {
     async fn catch_up_postgres(&mut self) -> Result<(), StoreError> {
         // Numbers are given out before commit, so a lower one may appear later. Reading from the
         // oldest transaction that was running last time misses none.
-        let horizon: i64 = self
+        let horizon: Horizon = self
             .db
-            .read("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+            .read(
+                "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+                        CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)",
+            )
             .fetch_one()
             .await?;
-        match self.position {
-            Some(position) if position <= horizon => {
+        match self.horizon {
+            Some(last) if last.leads_to(horizon) => {
                 let mut rows: Vec<ChangeRow> = self
                     .db
                     .read("SELECT seq, txid, kind, id FROM changes WHERE txid >= $1 ORDER BY seq")
-                    .bind(position)
+                    .bind(last.oldest)
                     .fetch_all()
                     .await?;
-                let again = rows.iter().filter(|row| row.txid >= horizon);
+                let again = rows.iter().filter(|row| row.txid >= horizon.oldest);
                 let seen = again.map(|row| row.seq).collect();
                 rows.retain(|row| !self.seen.contains(&row.seq));
                 self.publish(&rows);
                 self.seen = seen;
             }
-            // The first look, or a server that was put back to an earlier state.
+            // The first look, or one after which the notes do not tell.
             _ => {
                 self.seen.clear();
                 self.publish_everything();
             }
         }
-        self.position = Some(horizon);
+        self.horizon = Some(horizon);
         Ok(())
     }
 
@@ -320,4 +354,20 @@ pub async fn prune_changes(db: &Db, before: Timestamp, limit: u32) -> Result<u64
     let sql = "DELETE FROM changes WHERE seq IN (SELECT seq FROM
                (SELECT seq, at FROM changes ORDER BY seq LIMIT $2) AS oldest WHERE at < $1)";
     prune(db, sql, before, limit).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_absence_and_an_earlier_state_mean_that_everything_may_have_changed() {
+        let horizon = |oldest, at| Horizon { oldest, at };
+        let last = horizon(100, 1_000_000);
+        assert!(last.leads_to(horizon(100, 1_000_000)));
+        assert!(last.leads_to(horizon(900, 1_001_800)));
+        assert!(!last.leads_to(horizon(99, 1_000_000)), "put back");
+        assert!(!last.leads_to(horizon(101, 1_001_801)), "pruned meanwhile");
+        assert!(!last.leads_to(horizon(101, 996_400)), "another clock");
+    }
 }

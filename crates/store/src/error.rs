@@ -96,8 +96,12 @@ impl From<tokio_postgres::Error> for StoreError {
             Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED) => {
                 Self::Serialization(error.into())
             }
-            // Any server that still follows another one, as after a failover.
-            Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => Self::Unavailable(error.into()),
+            // A server that still follows another one, as after a failover; a transaction that it ended because this
+            // node had stopped in the middle of it.
+            Some(
+                &SqlState::READ_ONLY_SQL_TRANSACTION
+                | &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            ) => Self::Unavailable(error.into()),
             Some(code) => match code.code().get(..2) {
                 // The connection, the transaction's end, resources, an operator, the system.
                 Some("08" | "40" | "53" | "57" | "58") => Self::Unavailable(error.into()),

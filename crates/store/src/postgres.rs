@@ -1,11 +1,13 @@
 //! PostgreSQL: a pool; serialisable transactions that are repeated when they clash.
 
+mod connector;
 mod transaction;
 
 use crate::StoreError;
 use crate::changes::Changes;
 use crate::db::{Boxed, ErasedJob};
 use crate::value::Value;
+use connector::{CONNECTION_TIMEOUT, Connector};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use estrade_model::error::error_chain;
 use estrade_model::secret::Secret;
@@ -13,7 +15,7 @@ use futures_util::future::try_join_all;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
-use tokio_postgres::config::SslMode;
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -23,8 +25,6 @@ use transaction::transact_until_serial;
 
 /// Connections per node.
 const MAX_CONNECTIONS: usize = 16;
-/// How long to wait for a pooled connection, or for a new one to be established.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Any number, as long as all versions of Estrade use it.
 const MIGRATION_LOCK: i64 = 0x4573_7472_6164_6501;
 const CLEANUP_LOCK: i64 = 0x4573_7472_6164_6502;
@@ -32,31 +32,31 @@ const LISTEN: &str = "LISTEN estrade_changes";
 
 pub(crate) struct Postgres {
     pool: Pool,
-    config: Config,
-    tls: MakeRustlsConnect,
+    connector: Connector,
     clashing: Arc<Mutex<()>>,
 }
 
 impl Postgres {
     pub(crate) async fn connect(url: &Secret) -> Result<Self, StoreError> {
-        let config = parse_url(url.expose())?;
         let tls = estrade_tls::client_config(Vec::new());
         let tls = tls.map_err(|error| StoreError::Unavailable(error.into()))?;
-        let tls = MakeRustlsConnect::new(tls);
+        let connector = Connector::new(url.expose(), MakeRustlsConnect::new(tls))?;
         let recycling = ManagerConfig {
             recycling_method: RecyclingMethod::Fast,
         };
-        let pool = Pool::builder(Manager::from_config(config.clone(), tls.clone(), recycling))
+        // The connector has its own configuration, of each host.
+        let manager = Manager::from_connect(Config::new(), connector.clone(), recycling);
+        let pool = Pool::builder(manager)
             .max_size(MAX_CONNECTIONS)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(CONNECTION_TIMEOUT))
-            .create_timeout(Some(CONNECTION_TIMEOUT))
+            .create_timeout(Some(connector.timeout()))
+            .post_create(Connector::session())
             .build()
             .map_err(StoreError::bug)?;
         let postgres = Self {
             pool,
-            config,
-            tls,
+            connector,
             clashing: Arc::default(),
         };
         postgres.check_version().await?;
@@ -174,11 +174,11 @@ impl Postgres {
     /// Signals the receiver after each change that another node committed.
     pub(crate) fn listen(&self, stop: CancellationToken) -> mpsc::Receiver<()> {
         let (wake, woken) = mpsc::channel(1);
-        let (config, tls) = (self.config.clone(), self.tls.clone());
+        let connector = self.connector.clone();
         #[expect(clippy::disallowed_methods, reason = "ends with the token it is given")]
         tokio::spawn(async move {
             while !stop.is_cancelled() {
-                let received = tokio::select! { received = listen_once(&config, &tls, &wake) => received, () = stop.cancelled() => return };
+                let received = tokio::select! { received = listen_once(&connector, &wake) => received, () = stop.cancelled() => return };
                 if let Err(error) = received {
                     tracing::warn!(
                         error = error_chain(&error),
@@ -192,29 +192,10 @@ impl Postgres {
     }
 }
 
-/// `verify-full` and `verify-ca` are what we always do under `require`; the driver does not know the words.
-fn parse_url(url: &str) -> Result<Config, StoreError> {
-    let strict = url
-        .replace("sslmode=verify-full", "sslmode=require")
-        .replace("sslmode=verify-ca", "sslmode=require");
-    let mut config: Config = strict
-        .parse()
-        .map_err(|_| StoreError::Unusable("database_url is not a valid PostgreSQL URL".into()))?;
-    if strict == url && !url.contains("sslmode=") {
-        config.ssl_mode(SslMode::Prefer);
-    }
-    config
-        .application_name("estrade")
-        .connect_timeout(CONNECTION_TIMEOUT);
-    Ok(config)
-}
-
-async fn listen_once(
-    config: &Config,
-    tls: &MakeRustlsConnect,
-    wake: &mpsc::Sender<()>,
-) -> Result<(), StoreError> {
-    let (client, mut connection) = config.connect(tls.clone()).await?;
+async fn listen_once(connector: &Connector, wake: &mpsc::Sender<()>) -> Result<(), StoreError> {
+    let connected = timeout(connector.timeout(), connector.open()).await;
+    let (client, mut connection) =
+        connected.map_err(|elapsed| StoreError::Unavailable(elapsed.into()))??;
     let listen = client.batch_execute(LISTEN);
     tokio::pin!(listen);
     let mut listening = false;

@@ -4,7 +4,9 @@ use crate::database_fixture::DatabaseFixture;
 use crate::{add, owners};
 use estrade_fixtures::{Fixture, on_both_backends};
 use estrade_store::{Db, Location, Record, Row, StoreError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 on_both_backends! {
@@ -357,4 +359,47 @@ async fn the_write_ahead_log_stays_short() {
     };
     let log = std::fs::metadata(file.with_extension("db-wal")).unwrap();
     assert!(log.len() < 24 << 20, "{} bytes", log.len());
+}
+
+/// As of a node that is stopped in the middle of a transaction: what it had locked is free for the others soon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stops_within_a_transaction_does_not_hold_up_the_others() {
+    let fixture = DatabaseFixture::on_postgres().await;
+    let (stopped, other) = (fixture.open().await, fixture.open().await);
+    add_owner(&stopped, "a").await.unwrap();
+    let touch = "UPDATE owners SET projects = projects + 1 WHERE id = 'a'";
+    let mut tasks = JoinSet::new();
+    let inside = Arc::new(Notify::new());
+    let entered = Arc::clone(&inside);
+    tasks.spawn(async move {
+        let held: Result<(), StoreError> = stopped
+            .transact(move |tx| {
+                let entered = Arc::clone(&entered);
+                Box::pin(async move {
+                    tx.query(touch).execute().await?;
+                    entered.notify_one();
+                    tokio::time::sleep(Duration::from_secs(6)).await;
+                    tx.query(touch).execute().await.map(drop)
+                })
+            })
+            .await;
+        held
+    });
+    inside.notified().await;
+    let began = Instant::now();
+    let done: Result<_, StoreError> = other
+        .transact(move |tx| Box::pin(tx.query(touch).execute()))
+        .await;
+    assert_eq!(done.unwrap(), 1);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let held = tasks.join_next().await.unwrap().unwrap();
+    assert!(matches!(held, Err(StoreError::Unavailable(_))), "{held:?}");
+    let projects: Vec<i64> = other
+        .read("SELECT projects FROM owners")
+        .fetch_all()
+        .await
+        .unwrap();
+    assert_eq!(projects, [1]);
+    fixture.finish().await;
 }
