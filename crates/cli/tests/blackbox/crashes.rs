@@ -298,7 +298,7 @@ fn check_live_releases(home: &Home) {
 }
 
 /// One file of a downloaded release.
-fn unpack(archive: &[u8], path: &str) -> String {
+pub(crate) fn unpack(archive: &[u8], path: &str) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(archive).unwrap();
     let tar = Command::new("tar")

@@ -22,9 +22,9 @@ mod inference;
 mod logs;
 mod membership;
 mod nodes;
+mod outages;
 mod output;
 mod rate_limits;
-
 mod stopping;
 mod support;
 mod terminal;

@@ -268,7 +268,11 @@ impl Server {
             token: std::fs::read_to_string(token_file)
                 .map(|token| token.trim_end().to_owned())
                 .unwrap_or_default(),
-            client: reqwest::Client::builder().timeout(TIMEOUT).build().unwrap(),
+            client: reqwest::Client::builder()
+                .timeout(TIMEOUT)
+                .no_proxy()
+                .build()
+                .unwrap(),
             process,
             greeting,
             log,

@@ -1,6 +1,7 @@
 //! A bucket of the S3 server that `./test` starts, and a forwarder before it that can be cut.
 
 use crate::support::{Home, random};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -64,60 +65,89 @@ impl Bucket {
     }
 }
 
-/// Passes connections on to a server. Cut, it closes those that are open and every new one.
+/// What becomes of connections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Up,
+    /// Those that are open end, and every new one.
+    Cut,
+    /// Nothing is passed on, and nothing ends.
+    Stalled,
+}
+
+/// Passes connections on to a server.
 pub(crate) struct Forwarder {
-    url: String,
-    is_cut: Arc<watch::Sender<bool>>,
+    address: SocketAddr,
+    line: Arc<watch::Sender<Line>>,
     _tasks: JoinSet<()>,
 }
 
 impl Forwarder {
+    /// Before a server on this machine, `http://HOST:PORT` or `HOST:PORT`.
     pub(crate) async fn start(endpoint: &str) -> Self {
-        let target = endpoint.strip_prefix("http://").unwrap().to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let is_cut = Arc::new(watch::Sender::new(false));
+        Self::bind("127.0.0.1", endpoint).await
+    }
+
+    /// The same on another address.
+    pub(crate) async fn bind(address: &str, endpoint: &str) -> Self {
+        let target = endpoint.trim_start_matches("http://").to_owned();
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let line = Arc::new(watch::Sender::new(Line::Up));
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, target, Arc::clone(&is_cut)));
+        tasks.spawn(accept(listener, target, Arc::clone(&line)));
         Self {
-            url,
-            is_cut,
+            address,
+            line,
             _tasks: tasks,
         }
     }
 
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends all connections, and every new one.
     pub(crate) fn cut(&self) {
-        self.is_cut.send_replace(true);
+        self.line.send_replace(Line::Cut);
+    }
+
+    /// Takes every byte and every connection, and answers nothing.
+    pub(crate) fn stall(&self) {
+        self.line.send_replace(Line::Stalled);
     }
 
     pub(crate) fn mend(&self) {
-        self.is_cut.send_replace(false);
+        self.line.send_replace(Line::Up);
     }
 }
 
-async fn accept(listener: TcpListener, target: String, is_cut: Arc<watch::Sender<bool>>) {
+async fn accept(listener: TcpListener, target: String, line: Arc<watch::Sender<Line>>) {
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         while connections.try_join_next().is_some() {}
-        let (target, mut is_cut) = (target.clone(), is_cut.subscribe());
+        let (target, mut line) = (target.clone(), line.subscribe());
         connections.spawn(async move {
+            let mut stream = stream;
             tokio::select! {
                 biased;
-                _ = is_cut.wait_for(|is_cut| *is_cut) => {}
-                () = forward(stream, &target) => {}
+                _ = line.wait_for(|line| *line != Line::Up) => {}
+                () = forward(&mut stream, &target) => {}
             }
+            // Open for as long as nothing is passed on.
+            let _ = line.wait_for(|line| *line != Line::Stalled).await;
         });
     }
 }
 
-async fn forward(mut client: TcpStream, target: &str) {
+async fn forward(client: &mut TcpStream, target: &str) {
     // A broken connection is one that ends.
     if let Ok(mut server) = TcpStream::connect(target).await {
-        let _ = copy_bidirectional(&mut client, &mut server).await;
+        let _ = copy_bidirectional(client, &mut server).await;
     }
 }

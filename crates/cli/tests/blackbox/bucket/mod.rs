@@ -1,7 +1,7 @@
 //! Two servers on one PostgreSQL and one bucket of a real S3 server, which a forwarder can cut off.
 
-mod cluster;
-mod forwarder;
+pub(crate) mod cluster;
+pub(crate) mod forwarder;
 mod migration;
 
 use crate::support::{ADMIN, Home, Server, text};
@@ -60,9 +60,16 @@ async fn what_one_node_receives_every_node_serves() {
     // The first visitor of a node may want a part of a file, or only its head.
     a.server().create_project("cold").await;
     a.deploy_site("cold", site("cold")).await;
-    let range = b.request(Method::GET, "cold", "/large.bin");
-    let range = range.header("range", "bytes=1000000-1000099").send();
-    let range = range.await.unwrap();
+    let began = Instant::now();
+    let range = loop {
+        let range = b.request(Method::GET, "cold", "/large.bin");
+        let range = range.header("range", "bytes=1000000-1000099").send();
+        let range = range.await.unwrap();
+        // It hears of the release a moment later.
+        if range.status() != StatusCode::NOT_FOUND || began.elapsed() > Duration::from_secs(1) {
+            break range;
+        }
+    };
     assert_eq!(range.status(), StatusCode::PARTIAL_CONTENT);
     let part = &large("cold")[1_000_000..1_000_100];
     assert_eq!(range.text().await.unwrap(), part);
@@ -150,6 +157,59 @@ async fn an_outage_of_the_bucket_stops_deploys_and_nothing_else() {
     for node in [a, b] {
         node.await_content("cached", "/", &page("after")).await;
     }
+    cluster.stop().await;
+}
+
+/// As when its machine hangs: connections are taken, and nothing comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_hangs_stops_deploys_and_nothing_else() {
+    let cluster = Cluster::start().await;
+    let (a, b) = (&cluster.a, &cluster.b);
+    a.server().create_project("site").await;
+    a.deploy_site("site", site("before")).await;
+    for node in [a, b] {
+        node.await_content("site", "/", &page("before")).await;
+        node.await_content("site", "/large.bin", &large("before"))
+            .await;
+        node.await_storage("up").await;
+    }
+
+    cluster.forwarder.stall();
+    let stalled = Instant::now();
+    let files = json!([{"path": "index.html", "data": "not stored"}]);
+    let refused = async |node: &cluster::Node| {
+        let refused = node.deploy("site", files.clone()).await;
+        let body = refused.assert(503).json();
+        assert_eq!(body["data"]["code"], "storage_unavailable", "{body}");
+        stalled.elapsed()
+    };
+    let visits = async {
+        while stalled.elapsed() < Duration::from_secs(3) {
+            for node in [a, b] {
+                assert_eq!(node.visit("site", "/").await, (200, page("before")));
+            }
+        }
+    };
+    let (one, two, ()) = tokio::join!(refused(a), refused(b), visits);
+    eprintln!("deploys were refused {one:?} and {two:?} after the bucket hung");
+    assert!(one.max(two) < MAX_REFUSAL_TIME, "{one:?} {two:?}");
+    for node in [a, b] {
+        node.await_storage("down").await;
+    }
+
+    cluster.forwarder.mend();
+    let mended = Instant::now();
+    for node in [a, b] {
+        node.await_storage("up").await;
+    }
+    b.deploy_site("site", site("after")).await;
+    for node in [a, b] {
+        node.await_content("site", "/", &page("after")).await;
+    }
+    eprintln!(
+        "a deploy was served {:?} after the bucket answered again",
+        mended.elapsed()
+    );
     cluster.stop().await;
 }
 

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 /// The upstream's key; nobody but the upstream may ever see it.
 const SECRET: &str = "sk-upstream-0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 /// The model that the upstream offers; each token of a response costs 0.001, the prompt nothing.
-const MODEL: &str = "acme/large";
+pub(crate) const MODEL: &str = "acme/large";
 
 /// Tests that repeat themselves do so ten times as often with `./test --full`.
 fn times(full: usize) -> usize {
@@ -260,7 +260,7 @@ fn chat(more: &str) -> String {
 }
 
 /// A chat response with so many tokens.
-fn chat_response(completion: u64) -> String {
+pub(crate) fn chat_response(completion: u64) -> String {
     json!({
         "id": "c1", "object": "chat.completion", "model": MODEL,
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
@@ -270,7 +270,7 @@ fn chat_response(completion: u64) -> String {
 }
 
 /// Billionths of an amount in JSON.
-fn nanos(amount: &Value) -> i64 {
+pub(crate) fn nanos(amount: &Value) -> i64 {
     let amount = text(amount);
     let (whole, fraction) = amount.split_once('.').unwrap_or((&amount, ""));
     let fraction: i64 = format!("{fraction:0<9}").parse().unwrap();
