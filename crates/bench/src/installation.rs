@@ -35,8 +35,17 @@ impl Site {
 
     /// The same with a database elsewhere.
     pub(crate) fn with_database(bench: &Bench<'_>, name: &str, url: &str) -> anyhow::Result<Self> {
+        Self::with_settings(bench, name, &format!("database_url = {url:?}\n"))
+    }
+
+    /// The same with some settings before the usual ones.
+    pub(crate) fn with_settings(
+        bench: &Bench<'_>,
+        name: &str,
+        settings: &str,
+    ) -> anyhow::Result<Self> {
         let site = Self::new(bench, name)?;
-        let config = format!("database_url = {url:?}\n{CONFIG}");
+        let config = format!("{settings}{CONFIG}");
         fs::write(site.directory.join("estrade.toml"), config)?;
         Ok(site)
     }
@@ -120,7 +129,9 @@ impl Site {
         let mut child = cores.as_server(|| Child::start("estrade", &mut command))?;
         let ready = child.wait_until_ready(platform, "/readyz");
         let ready = ready.with_context(|| said(&self.directory.join("server.log")))?;
-        let token = fs::read_to_string(self.directory.join("data/admin.token"))?;
+        // Only the first node of an installation writes one.
+        let token = fs::read_to_string(self.directory.join("data/admin.token"));
+        let token = token.unwrap_or_default();
         Ok(Running {
             child,
             platform,

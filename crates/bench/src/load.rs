@@ -67,8 +67,19 @@ pub(crate) fn measure(
     traffic: &mut dyn Traffic,
     cpu: &dyn Fn() -> anyhow::Result<Duration>,
 ) -> anyhow::Result<Sample> {
+    measure_all(cores, &[address], span, traffic, cpu)
+}
+
+/// The same with connections to all of these addresses in turn.
+pub(crate) fn measure_all(
+    cores: &Cores,
+    addresses: &[SocketAddr],
+    span: Duration,
+    traffic: &mut dyn Traffic,
+    cpu: &dyn Fn() -> anyhow::Result<Duration>,
+) -> anyhow::Result<Sample> {
     cores.as_load(|| {
-        let mut load = Load::open(address, CONNECTIONS, traffic)?;
+        let mut load = Load::open(addresses, CONNECTIONS, traffic)?;
         if cores.are_divided() {
             load.sleep = Duration::ZERO;
         }
@@ -86,11 +97,11 @@ pub(crate) fn measure_relay(
     traffic: &mut dyn Traffic,
     cpu: &dyn Fn() -> anyhow::Result<Duration>,
 ) -> anyhow::Result<Sample> {
-    cores.as_load(|| Load::open(address, connections, traffic)?.measure(span, cpu))
+    cores.as_load(|| Load::open(&[address], connections, traffic)?.measure(span, cpu))
 }
 /// Sends everything that `traffic` has, without measuring.
 pub(crate) fn send_all(address: SocketAddr, traffic: &mut dyn Traffic) -> anyhow::Result<()> {
-    let mut load = Load::open(address, CONNECTIONS, traffic)?;
+    let mut load = Load::open(&[address], CONNECTIONS, traffic)?;
     load.work(None)?;
     load.finish()
 }
@@ -117,7 +128,7 @@ struct Connection {
 
 impl<'t> Load<'t> {
     fn open(
-        address: SocketAddr,
+        addresses: &[SocketAddr],
         connections: usize,
         traffic: &'t mut dyn Traffic,
     ) -> anyhow::Result<Self> {
@@ -131,7 +142,7 @@ impl<'t> Load<'t> {
             latencies: Vec::with_capacity(1 << 20),
             sleep: Duration::from_millis(20),
         };
-        for index in 0..connections {
+        for (index, address) in addresses.iter().cycle().take(connections).enumerate() {
             let stream = std::net::TcpStream::connect(address).context("cannot connect")?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;

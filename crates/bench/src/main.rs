@@ -12,6 +12,7 @@ mod api;
 mod builds;
 mod child;
 mod cli;
+mod cluster;
 mod containers;
 mod cores;
 mod disk;
@@ -54,6 +55,8 @@ enum Command {
     Panel(Options),
     /// The command line client: deploys of folders that the server mostly has, beside b3sum and rsync.
     Cli(Options),
+    /// Three nodes on one database and one bucket: what they do together against one, and how soon they agree.
+    Cluster(Options),
     /// Builds: the sample with Vite and React beside `docker build` of a Dockerfile for it.
     Builds(Options),
     /// Projects that run: releases beside the engine alone, the proxy beside nginx, memory.
@@ -108,6 +111,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Gateway(options) => gateway::run(&options),
         Command::Panel(options) => panel::run(&options),
         Command::Cli(options) => cli::run(&options),
+        Command::Cluster(options) => cluster::run(&options),
         Command::Builds(options) => builds::run(&options),
         Command::Containers(options) => containers::run(&options),
         Command::ServeStream(pace) => gateway::upstream::serve(pace).map(|()| ExitCode::SUCCESS),
