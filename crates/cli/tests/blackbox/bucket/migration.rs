@@ -182,7 +182,7 @@ async fn files_move_into_a_bucket_while_a_client_deploys() {
     };
     let command = async |options: &[&str]| {
         let home = &node.read().await.home;
-        migrate(home, &bucket, forwarder.url(), options)
+        migrate(home, &bucket, &forwarder.url(), options)
     };
     let in_background =
         async |command: Command| tokio::task::spawn_blocking(|| run(command)).await.unwrap();
