@@ -9,7 +9,6 @@ use axum::extract::State;
 use axum::response::Response;
 use estrade_model::id::kind;
 use estrade_model::node::Node;
-use estrade_service::nodes;
 
 /// `GET /v1/admin/nodes`.
 #[derive(serde::Serialize, utoipa::ToSchema)]
@@ -31,7 +30,7 @@ pub async fn list_nodes(
     let fetch = move |window: Window<kind::Node>| {
         let (app, caller) = (AppState::clone(&app), caller.clone());
         async move {
-            let mut nodes = nodes::list_nodes(&app.core, &app.services, &caller).await?;
+            let mut nodes = app.services.nodes.list_nodes(&caller).await?;
             nodes.retain(|node| window.before.is_none_or(|before| node.id < before));
             let skip = usize::try_from(window.skip).unwrap_or(usize::MAX);
             let page = nodes.into_iter().skip(skip);

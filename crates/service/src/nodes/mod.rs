@@ -9,7 +9,7 @@
 mod heartbeat;
 mod view;
 
-use crate::{Caller, Core, Result, Services};
+use crate::{Caller, Core, Result};
 use estrade_model::node::{Node, NodeAddresses, NodeId, NodeState};
 use estrade_model::sync::MutexExt;
 use estrade_store::nodes::NodeRow;
@@ -115,6 +115,17 @@ impl Membership {
         nodes
     }
 
+    /// The same for an administrator, and asks the engine of this node whether it answers.
+    pub async fn list_nodes(&self, caller: &Caller) -> Result<Vec<Node>> {
+        caller.require_admin_to_read()?;
+        let has_engine = has_engine(&self.core).await;
+        let mut nodes = self.list();
+        for node in nodes.iter_mut().filter(|node| node.is_this_node) {
+            node.has_engine = has_engine;
+        }
+        Ok(nodes)
+    }
+
     fn describe(&self, row: &NodeRow, view: &View) -> Node {
         let is_this_node = row.id == self.this;
         let is_alive = is_this_node || view.is_alive(row.id);
@@ -207,17 +218,6 @@ impl Shared {
 fn hostname() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().into_owned()
-}
-
-/// The nodes of this installation, newest first, for administrators.
-pub async fn list_nodes(core: &Core, services: &Services, caller: &Caller) -> Result<Vec<Node>> {
-    caller.require_admin_to_read()?;
-    let has_engine = has_engine(core).await;
-    let mut nodes = services.nodes.list();
-    for node in nodes.iter_mut().filter(|node| node.is_this_node) {
-        node.has_engine = has_engine;
-    }
-    Ok(nodes)
 }
 
 /// Whether the engine of this node answers.

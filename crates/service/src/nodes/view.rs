@@ -55,9 +55,8 @@ impl View {
                 // Also after an outage of the database, which makes the detector start over: what was down stays down
                 // until it moves.
                 Some(last) if last.seen_at == row.seen_at => last.liveness,
-                Some(_) => Liveness::Alive,
                 None if row.silence > FAILURE_TIMEOUT => Liveness::Stale,
-                None => Liveness::Alive,
+                Some(_) | None => Liveness::Alive,
             };
             let seen_at = row.seen_at;
             self.others.insert(row.id, Sighting { seen_at, liveness });
