@@ -3,6 +3,7 @@
 use crate::ai;
 use crate::ai::authorize::WarmAuthorize;
 use crate::ai::inference::{self, InferenceOptions};
+use crate::ai::traces::Exporter;
 use crate::app::{App, AppState, ListenerAddress, MetricsAccess};
 use crate::body::BodyRules;
 use crate::body_reader::BodyLimits;
@@ -178,12 +179,8 @@ impl Server {
             .set()
             .await
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
-        let addresses = NodeAddresses {
-            platform: platform_addr.to_string(),
-            ai: ai_addr.to_string(),
-            edge: edge.address.to_string(),
-        };
         // Before the first request: what is divided by the number of nodes must know of the others.
+        let addresses = node_addresses([platform_addr, ai_addr, edge.address]);
         services.nodes.join(addresses).await;
         let app = Arc::new(App {
             ledger: Arc::clone(&services.ledger),
@@ -224,13 +221,7 @@ impl Server {
         ));
         listeners.spawn(ai::person::maintain(app.relay.clone(), shutdown.clone()));
         let stop_workers = CancellationToken::new();
-        let mut workers = start_workers(&app, &stop_workers);
-        if let Some(exporter) = exporter {
-            workers.spawn(exporter.run(stop_workers.clone()));
-        }
-        workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
-        let gateway = Arc::clone(&app.gateway);
-        workers.spawn(inference::share_rates(gateway, stop_workers.clone()));
+        let mut workers = start_workers(&app, exporter, &stop_workers);
         register_metrics(&app, EdgeMetrics::new(&edge.edge));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
         edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
@@ -311,9 +302,27 @@ fn register_metrics(app: &AppState, edge: EdgeMetrics) {
     });
 }
 
-fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
+fn node_addresses([platform, ai, edge]: [SocketAddr; 3]) -> NodeAddresses {
+    NodeAddresses {
+        platform: platform.to_string(),
+        ai: ai.to_string(),
+        edge: edge.to_string(),
+    }
+}
+
+fn start_workers(
+    app: &AppState,
+    exporter: Option<Exporter>,
+    stop: &CancellationToken,
+) -> JoinSet<()> {
     let services = &app.services;
     let mut workers = JoinSet::new();
+    if let Some(exporter) = exporter {
+        workers.spawn(exporter.run(stop.clone()));
+    }
+    workers.spawn(Arc::clone(&app.providers).follow(stop.clone()));
+    let gateway = Arc::clone(&app.gateway);
+    workers.spawn(inference::share_rates(gateway, stop.clone()));
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
     let eager_compressor = &services.eager_compressor;
     workers.spawn(Worker::run(

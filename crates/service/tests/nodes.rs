@@ -1,10 +1,6 @@
 //! Which nodes share a database, and which of them are alive.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a failed step is a failed test"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 #[path = "accounts_support/mod.rs"]
 mod support;

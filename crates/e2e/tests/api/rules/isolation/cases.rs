@@ -310,12 +310,10 @@ pub(crate) fn case(fixture: &OwnerFixture, operation: &Operation, number: usize)
         )
         | (Api::Ai, "GET /v1/keys" | "GET /v1/workspaces" | "GET /v1/audit") => list(),
         // Only administrators: whatever there is, the response is the same.
-        (Api::Ai, "GET /v1/providers") | (Api::Platform, "GET /v1/admin/nodes") => {
-            Case::Theirs(vec![Try {
-                theirs: with(path, None),
-                nobodys: with(path, None),
-            }])
-        }
+        (_, "GET /v1/providers" | "GET /v1/admin/nodes") => Case::Theirs(vec![Try {
+            theirs: with(path, None),
+            nobodys: with(path, None),
+        }]),
         (Api::Ai, "POST /v1/providers") => {
             let new = json!({"name": "mine", "baseURL": "http://127.0.0.1:9/v1"});
             in_body(new.clone(), new)
