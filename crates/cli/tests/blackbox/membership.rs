@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// Within this time the others know that a node is down: ten seconds, and two for a machine that is busy.
-const DETECTION: Duration = Duration::from_secs(12);
+/// Within this time the others know that a node is down: ten seconds, and five for a machine that is busy.
+const DETECTION: Duration = Duration::from_secs(15);
 /// Within this time they know what the change feed tells them.
 const FEED_DELAY: Duration = Duration::from_secs(2);
 
