@@ -58,6 +58,7 @@ mod error;
 mod inventory;
 mod location;
 mod migration;
+mod migration_state;
 mod orphans;
 mod owner;
 mod pack;
@@ -116,7 +117,7 @@ impl BlobStore {
         installation: &str,
     ) -> Result<Self, BlobError> {
         owner::claim(&*storage, installation)?;
-        migration::check_settled(&*storage)?;
+        migration_state::check_settled(&*storage)?;
         Ok(Self::of_owned(storage, installation))
     }
 

@@ -1,12 +1,12 @@
 //! The command line: what can be said, and the help that explains it.
 
 mod blobs;
+mod unrepeated;
 
 use crate::client::args::ClientCommand;
 use crate::client::options::ServerOptions;
 use crate::config::{DatabaseUrl, Flags, Invalid, Tls, parse_listen};
 use clap::builder::TypedValueParser;
-use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use estrade_model::platform::Platform;
 use estrade_model::time::Lifetime;
@@ -14,7 +14,7 @@ use estrade_model::token_scope::TokenScope;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
+use unrepeated::parse_unrepeated;
 
 pub use blobs::{BlobsCommand, MigrateArgs};
 
@@ -446,19 +446,6 @@ impl TypedValueParser for DatabaseUrlParser {
     ) -> Result<DatabaseUrl, clap::Error> {
         parse_unrepeated(command, "--database-url <URL>", value)
     }
-}
-
-/// Reads a value that may hold a password, which the message does not repeat.
-fn parse_unrepeated<T: FromStr<Err = Invalid>>(
-    command: &clap::Command,
-    option: &str,
-    value: &OsStr,
-) -> Result<T, clap::Error> {
-    let parsed = value.to_str().unwrap_or_default().parse();
-    parsed.map_err(|reason: Invalid| {
-        let message = format!("invalid value for '{option}': {reason}\n");
-        clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
-    })
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) async fn check_epoch(tx: &mut Tx) -> Result<(), StoreError> {
 
 /// A switch to another place that has begun.
 #[derive(Debug, Clone, Copy)]
-#[must_use = "complete it, or cancel it"]
+#[must_use = "ask whether it is still under way"]
 pub struct Switch(Epoch);
 
 /// Keeps all servers that run now from adding rows, unless that is so already.
@@ -86,19 +86,23 @@ pub async fn cancel_switch(db: &Db) -> Result<(), StoreError> {
     .await
 }
 
-/// Makes a switch final; false if somebody has cancelled it meanwhile, so that rows may have been added.
-pub async fn complete_switch(db: &Db, Switch(Epoch(epoch)): Switch) -> Result<bool, StoreError> {
-    db.transact(move |tx| {
+/// Whether a switch was not cancelled since it began: if it was, rows may have been added.
+pub async fn is_under_way(db: &Db, Switch(begun): Switch) -> Result<bool, StoreError> {
+    let now: Option<Epoch> = db
+        .read("SELECT epoch FROM blob_storage WHERE slot = 1 AND former IS NOT NULL")
+        .fetch_optional()
+        .await?;
+    Ok(now == Some(begun))
+}
+
+/// Makes a switch final, after servers may use the new place.
+pub async fn complete_switch(db: &Db) -> Result<(), StoreError> {
+    db.transact(|tx| {
         Box::pin(async move {
-            let completed = tx
-                .query(
-                    "UPDATE blob_storage SET former = NULL
-                     WHERE slot = 1 AND epoch = $1 AND former IS NOT NULL",
-                )
-                .bind(epoch)
+            tx.query("UPDATE blob_storage SET former = NULL WHERE slot = 1")
                 .execute()
-                .await?;
-            Ok(completed > 0)
+                .await
+                .map(drop)
         })
     })
     .await

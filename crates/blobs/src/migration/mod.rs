@@ -6,11 +6,12 @@
 //! 1. [`Migration::close_source`]: no server opens the source from now on.
 //! 2. In the database: no server that runs commits rows for the source any more.
 //! 3. Everything that rows name is copied, and by that proven to be there.
-//! 4. In the database: the switch is final.
-//! 5. [`Migration::open_target`]: servers may start with the target.
+//! 4. [`Migration::open_target`]: servers may start with the target.
+//! 5. In the database: the switch is final.
 //!
-//! Killed between any two of them, no storage can be opened, until a second run completes the switch or
-//! [`Migration::reopen_source`] takes it back. Servers that run go on serving from the source in all of this.
+//! Killed before the fourth, no storage can be opened, until a second run completes the switch or
+//! [`Migration::reopen_source`] takes it back. After the fourth it is never taken back, also if nobody knows whether it
+//! succeeded. Servers that run go on serving from the source in all of this.
 //!
 //! # Copies that are there already
 //!
@@ -26,18 +27,17 @@
 //! orphan of the target.
 
 mod copy;
-mod state;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::directory::LocalDirectory;
+use crate::migration_state::MigrationState;
 use crate::s3::S3Storage;
 use crate::storage::ObjectStorage;
 use crate::{BlobError, S3Settings, owner};
 
 pub use copy::CopyOutcome;
-pub(crate) use state::{MigrationState, check_settled};
 
 /// A storage by its address. The settings of a bucket name a directory for what is on its way, which must not be the
 /// cache of a server.
@@ -68,6 +68,8 @@ pub enum MigrationError {
     IncompleteSource { place: String, from: String },
     #[error("the files in {place} have moved to {to}")]
     MovedSource { place: String, to: String },
+    #[error("the files have moved to {0} already")]
+    AlreadyMoved(String),
     #[error("{0} is in use by this installation already")]
     TargetInUse(String),
     #[error("{place} holds the files of another installation ({owner})")]
@@ -178,6 +180,9 @@ impl Migration {
         };
         let is_owned = target.is_owned(installation)?;
         match target.state()? {
+            MigrationState::Settled if is_owned && is_closed => {
+                return Err(MigrationError::AlreadyMoved(target.name));
+            }
             // Servers may be using it at this moment.
             MigrationState::Settled if is_owned => {
                 return Err(MigrationError::TargetInUse(target.name));
@@ -227,7 +232,8 @@ impl Migration {
         self.source.set_state(&MigrationState::Settled)
     }
 
-    /// Lets servers start with the target. It has everything, and nobody stores anything in the source any more.
+    /// Lets servers start with the target. It has everything, and nobody stores anything in the source any more. After
+    /// an error nobody knows whether they may.
     pub fn open_target(&self) -> Result<(), MigrationError> {
         self.target.set_state(&MigrationState::Settled)
     }

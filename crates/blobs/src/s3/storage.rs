@@ -20,7 +20,7 @@ use super::settings::S3Settings;
 use super::shared_put::SharedPut;
 use super::{fetch, put, records};
 use crate::storage::{CacheStats, Checksum, ObjectEntry, ObjectStorage, PackPart, Record};
-use crate::{BlobError, ObjectId, migration, owner};
+use crate::{BlobError, ObjectId, migration_state, owner};
 
 /// No pack is longer: what a cold node fetches for one small file.
 const MAX_PACK_BYTES: u64 = 8 << 20;
@@ -49,7 +49,7 @@ impl S3Storage {
         let bucket = describe(&settings, installation);
         let storage = Self::connect(settings, installation)?;
         let admitted =
-            admit(&storage, installation).and_then(|()| migration::check_settled(&storage));
+            admit(&storage, installation).and_then(|()| migration_state::check_settled(&storage));
         match admitted {
             Ok(()) => {
                 storage.is_admitted.store(true, Ordering::Release);
@@ -97,7 +97,7 @@ impl S3Storage {
     fn check_admission(&self) -> io::Result<()> {
         if !self.is_admitted.load(Ordering::Acquire) {
             owner::check(self, &self.installation)?;
-            migration::check_settled(self)?;
+            migration_state::check_settled(self)?;
             self.is_admitted.store(true, Ordering::Release);
         }
         Ok(())

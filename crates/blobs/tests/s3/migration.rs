@@ -95,8 +95,8 @@ async fn an_object_without_its_hash_is_sent_again() {
     published.keep();
     let id = blob.location.object().to_string();
     let key = format!("{}/files/{}", bucket.prefix, id.trim_start_matches("file:"));
-    let copied = raw_client().put(&Path::from(key), content.into());
-    copied.await.unwrap();
+    let raw = raw_client();
+    raw.put(&Path::from(key), content.into()).await.unwrap();
     let (from, to) = (directory(&root), place(&bucket, &work));
     tokio::task::spawn_blocking(move || {
         move_all(&from, &to, &[blob]);

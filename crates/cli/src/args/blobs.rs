@@ -1,6 +1,6 @@
 //! `estrade blobs …`.
 
-use super::parse_unrepeated;
+use super::unrepeated::parse_unrepeated;
 use crate::config::{AccessKeyId, BlobUrl, HttpUrl, Region};
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};

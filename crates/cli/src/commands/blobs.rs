@@ -107,7 +107,8 @@ fn summarise(
     let damaged = report.damaged.len();
     if damaged > 0 {
         printer.error(format_args!(
-            "{damaged} files are missing or damaged where they come from; they are listed above by their hashes"
+            "{} missing or damaged in the old place, listed above by hash and object",
+            format::count(damaged, "file")
         ));
     }
     if report.is_finished {

@@ -1,24 +1,16 @@
 //! Passes over everything that rows name.
 
-use super::{MigrateError, MigrationEvent, MigrationOptions, MigrationReport};
+use super::error::{MAX_DAMAGED, MigrateError};
+use super::report::{DamagedContent, MigrationEvent, MigrationOptions, MigrationReport};
 use estrade_blobs::{CopyOutcome, Digest, Migration, ObjectId, StoredBlob};
 use estrade_store::{Db, blob_gc, blob_rows, blob_storage};
 use futures_util::{StreamExt, stream};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// Packs and files that are read from the database at once.
 const PAGE_ROWS: u32 = 500;
-/// With more than so many damaged contents it is not the right place.
-pub(super) const MAX_DAMAGED: usize = 100_000;
-
-/// A content that is missing in the source, or is not what its hash says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DamagedContent {
-    pub digest: Digest,
-    /// Where it should be.
-    pub object: ObjectId,
-}
 
 /// What earlier passes found out.
 pub(super) struct Passes<'m> {
@@ -89,7 +81,12 @@ impl<'m> Passes<'m> {
     }
 
     /// Copies what is not there yet; returns whether there was something.
-    pub(super) async fn run(&mut self) -> Result<bool, MigrateError> {
+    pub(super) async fn run(&mut self, stop: &CancellationToken) -> Result<bool, MigrateError> {
+        let outcome = stop.run_until_cancelled(self.run_to_its_end()).await;
+        outcome.unwrap_or(Err(MigrateError::Stopped))
+    }
+
+    async fn run_to_its_end(&mut self) -> Result<bool, MigrateError> {
         self.report.passes += 1;
         self.report.total = blob_storage::read_total(self.db).await?;
         (self.events)(MigrationEvent::PassBegan {

@@ -77,6 +77,11 @@ impl Installation {
         bootstrap::open(&paths, settings).await.unwrap()
     }
 
+    /// Where it has its things.
+    pub(crate) fn paths(&self) -> &InstallationPaths {
+        &self.paths
+    }
+
     /// The database, when it is PostgreSQL.
     pub(crate) fn database(&self) -> &TestDatabase {
         self.database.as_ref().unwrap()

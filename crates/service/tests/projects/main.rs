@@ -4,6 +4,7 @@
 
 mod acting;
 mod blob_gc;
+mod blob_migration;
 mod downloads;
 mod envs;
 mod events;

@@ -3,7 +3,9 @@
 use crate::database_fixture::DatabaseFixture;
 use estrade_blobs::{BlobLocation, Digest, StoredBlob, UniqueId};
 use estrade_fixtures::on_both_backends;
-use estrade_store::blob_storage::{self, begin_switch, cancel_switch, complete_switch};
+use estrade_store::blob_storage::{
+    self, begin_switch, cancel_switch, complete_switch, is_under_way,
+};
 use estrade_store::{Db, StoreError, blob_gc, blob_rows};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -66,7 +68,9 @@ async fn a_switch_keeps_running_servers_from_adding_rows(fixture: &DatabaseFixtu
         Box::pin(async move { blob_rows::keep_blobs(tx, &[], &[first.digest]).await })
     });
     assert!(known.await.unwrap());
-    assert!(complete_switch(&tool, switch).await.unwrap());
+    assert!(is_under_way(&tool, switch).await.unwrap());
+    complete_switch(&tool).await.unwrap();
+    cancel_switch(&tool).await.unwrap();
     assert!(is_refused(&old, "third").await);
     assert!(!is_refused(&fixture.open().await, "fourth").await);
 }
@@ -79,14 +83,14 @@ async fn a_switch_that_was_cancelled_does_not_become_final(fixture: &DatabaseFix
     cancel_switch(&tool).await.unwrap();
     assert!(!is_refused(&old, "first").await);
     assert!(is_refused(&meanwhile, "second").await);
-    assert!(!complete_switch(&tool, switch).await.unwrap());
+    assert!(!is_under_way(&tool, switch).await.unwrap());
     // No epoch is used twice: the next switch refuses all of them.
     let other = begin_switch(&tool).await.unwrap();
-    assert!(!complete_switch(&tool, switch).await.unwrap());
+    assert!(!is_under_way(&tool, switch).await.unwrap());
     for db in [&old, &meanwhile, &tool] {
         assert!(is_refused(db, "third").await);
     }
-    assert!(complete_switch(&tool, other).await.unwrap());
+    assert!(is_under_way(&tool, other).await.unwrap());
 }
 
 /// A transaction that has passed the check is seen by who reads rows after the switch.
@@ -111,7 +115,7 @@ async fn a_switch_comes_after_the_transactions_that_came_before(fixture: &Databa
     let switch = begin_switch(&tool).await.unwrap();
     let known = blob_rows::known_blobs(&tool, &[content.digest]).await;
     assert_eq!(known.unwrap().len(), 1, "the switch did not wait");
-    assert!(complete_switch(&tool, switch).await.unwrap());
+    assert!(is_under_way(&tool, switch).await.unwrap());
     assert!(tasks.join_next().await.unwrap().unwrap().unwrap());
     assert!(is_refused(&old, "second").await);
 }

@@ -3,7 +3,7 @@
 use super::cluster::Node;
 use super::forwarder::{Bucket, Forwarder};
 use super::{LARGE_BYTES, form, large, page};
-use crate::support::{Home, Ran, Reaped, Server, serve_args, text};
+use crate::support::{Home, Ran, Reaped, Server, TIMEOUT, serve_args, text};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
@@ -119,8 +119,8 @@ async fn download_source(server: &Server, release: &str) -> Vec<u8> {
     source.bytes().await.unwrap().to_vec()
 }
 
-/// Deploys one version after the other until it is stopped; the number of the last that was accepted. With `refused` it
-/// ends when the server says that files are moving.
+/// Deploys one version after the other until it is stopped; the number of the last that was accepted. With
+/// `until_refused` it ends when the server says that files are moving.
 async fn deploy_on(node: &Node, from: u32, stop: &AtomicBool, until_refused: bool) -> u32 {
     let mut version = from;
     while !stop.load(Ordering::Relaxed) {
@@ -237,7 +237,8 @@ async fn files_move_into_a_bucket_while_a_client_deploys() {
     finished.assert(0).assert_says("restart every server");
     let version = {
         let mut client = client;
-        client.join_next().await.unwrap().unwrap()
+        let ended = tokio::time::timeout(TIMEOUT, client.join_next()).await;
+        ended.unwrap().unwrap().unwrap()
     };
     {
         let node = node.read().await;
@@ -266,7 +267,7 @@ async fn files_move_into_a_bucket_while_a_client_deploys() {
     assert_many(&node, "one").await;
     node.deploy_site("site", many("three")).await;
     assert_many(&node, "three").await;
-    assert_eq!(fs::exists(blobs).unwrap(), false);
+    assert!(!fs::exists(blobs).unwrap());
 
     // And back, into a directory.
     let back = scratch.path().join("back");
@@ -339,9 +340,7 @@ async fn what_is_damaged_is_named_and_not_left_behind_unless_asked_for() {
     let run = |options: &[&str]| run(migrate(&node.home, &bucket, &bucket.endpoint, options));
     for options in [&[][..], &["--finish"]] {
         let refused = run(options);
-        refused
-            .assert(3)
-            .assert_says("2 files are missing or damaged");
+        refused.assert(3).assert_says("2 files missing or damaged");
         let listed = refused.stdout.lines();
         let listed = listed.filter(|line| line.starts_with("damaged  ")).count();
         assert_eq!(listed, 2, "{refused:?}");
@@ -354,7 +353,7 @@ async fn what_is_damaged_is_named_and_not_left_behind_unless_asked_for() {
     let accepted = run(&["--finish", "--accept-damaged"]);
     accepted
         .assert(3)
-        .assert_says("1 files are missing")
+        .assert_says("1 file missing or damaged")
         .assert_says("restart every server");
     let token = node.token();
     node.stop();

@@ -18,7 +18,7 @@ pub(crate) enum MigrationState {
 }
 
 impl MigrationState {
-    pub(super) fn read(storage: &dyn ObjectStorage) -> Result<Self, BlobError> {
+    pub(crate) fn read(storage: &dyn ObjectStorage) -> Result<Self, BlobError> {
         let record = storage.read_record(Record::Migration)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&record);
         // No name of a place is longer; whoever wrote more is not this program.
@@ -35,7 +35,7 @@ impl MigrationState {
     }
 
     /// Durable on return.
-    pub(super) fn write(&self, storage: &dyn ObjectStorage) -> Result<(), BlobError> {
+    pub(crate) fn write(&self, storage: &dyn ObjectStorage) -> Result<(), BlobError> {
         let text = match self {
             Self::Settled => String::new(),
             Self::Filling { from } => format!("filling {from}\n"),
