@@ -56,7 +56,7 @@ fn address(at: &BlobsAt, work: &Path) -> StorageAddress {
         BlobsAt::Directory(directory) => StorageAddress::Directory(directory.clone()),
         BlobsAt::Bucket(settings) => {
             let mut settings = settings.clone();
-            settings.cache_dir = work.to_owned();
+            work.clone_into(&mut settings.cache_dir);
             settings.cache_bytes = 0;
             StorageAddress::Bucket(settings)
         }
