@@ -73,13 +73,10 @@ impl Connector {
         let count = self.hosts.len();
         for number in (first..).take(count.saturating_sub(1)) {
             let attempt = self.hosts[number % count].connect(self.tls.clone());
-            match timeout(HOST_TIMEOUT, attempt).await {
-                Ok(Ok(connected)) => {
-                    self.prefer(number % count);
-                    return Ok(connected);
-                }
-                // Whatever it is: another may do. The last one's reason is reported.
-                Ok(Err(_)) | Err(_) => {}
+            // Whatever it is: another may do. The last one's reason is reported.
+            if let Ok(Ok(connected)) = timeout(HOST_TIMEOUT, attempt).await {
+                self.prefer(number % count);
+                return Ok(connected);
             }
         }
         let last = (first + count - 1) % count;

@@ -13,6 +13,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -366,7 +367,7 @@ pub(super) fn project_name(number: usize) -> String {
 fn large_file(number: usize) -> Value {
     let mut data = String::with_capacity(2 << 20);
     while data.len() < 2 << 20 {
-        data.push_str(&format!("{:x} ", random()));
+        write!(data, "{:x} ", random()).unwrap();
     }
     let path = if number == 0 {
         "index.html".into()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// How long PostgreSQL is away at least.
 const AWAY: Duration = Duration::from_secs(2);
 /// Calls with a key that a node knows need no database.
-const MAX_GAP: Duration = Duration::from_secs(2);
+const MAX_GAP: Duration = Duration::from_secs(5);
 
 fn check_known_keys(load: &Load, since: Instant) {
     for node in 0..3 {
