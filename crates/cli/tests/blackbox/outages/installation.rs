@@ -151,8 +151,8 @@ impl Installation {
         database: &impl Database,
     ) -> String {
         for _ in 0..50 {
+            let files: Vec<_> = (0..4).map(large_file).collect();
             self.signal(others, "STOP");
-            let files: Vec<_> = (0..6).map(large_file).collect();
             let project = project_name(node);
             let made = self.nodes[node].deploy(&project, json!(files)).await;
             let release = text(&made.assert(201).json()["releaseID"]);
@@ -365,8 +365,8 @@ pub(super) fn project_name(number: usize) -> String {
 
 /// A file that is new and takes a moment to compress.
 fn large_file(number: usize) -> Value {
-    let mut data = String::with_capacity(2 << 20);
-    while data.len() < 2 << 20 {
+    let mut data = String::with_capacity(1 << 20);
+    while data.len() < 1 << 20 {
         write!(data, "{:x} ", random()).unwrap();
     }
     let path = if number == 0 {
