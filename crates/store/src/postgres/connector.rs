@@ -242,10 +242,7 @@ mod tests {
         assert_eq!(config.get_keepalives_idle(), KEEPALIVE_DELAY);
         let own = "postgres://u@db/x?tcp_user_timeout=60&keepalives_idle=99";
         let config = &parse_url(own).unwrap()[0];
-        assert_eq!(
-            config.get_tcp_user_timeout(),
-            Some(&Duration::from_secs(60))
-        );
+        assert_eq!(config.get_tcp_user_timeout(), Some(&Duration::from_mins(1)));
         assert_eq!(config.get_keepalives_idle(), Duration::from_secs(99));
     }
 
