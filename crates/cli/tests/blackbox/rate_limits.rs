@@ -47,8 +47,8 @@ impl Cluster {
             .collect()
     }
 
-    async fn create_key(&self, limits: Value) -> String {
-        let mut body = json!({"name": format!("key-{limits}").replace(['{', '}', '"', ':'], "-"), "workspaces": ["main"]});
+    async fn create_key(&self, name: &str, limits: Value) -> String {
+        let mut body = json!({"name": name, "workspaces": ["main"]});
         for (name, value) in limits.as_object().unwrap() {
             body[name] = value.clone();
         }
@@ -104,7 +104,9 @@ async fn three_nodes_admit_what_one_would() {
     let cluster = Cluster::start(3).await;
     let servers = cluster.servers();
     for rpm in [20, 60, 240] {
-        let key = cluster.create_key(json!({"rpm": rpm})).await;
+        let key = cluster
+            .create_key(&format!("rpm-{rpm}"), json!({"rpm": rpm}))
+            .await;
         let span = Duration::from_secs(4);
         let admitted = hammer(&servers, &key, span).await;
         let allowed = |span: Duration| f64::from(rpm) * (1.0 + span.as_secs_f64() / 60.0);
@@ -124,17 +126,17 @@ async fn three_nodes_admit_what_one_would() {
         assert_eq!(headers["x-ratelimit-remaining-requests"], "0");
         assert!(headers.contains_key("retry-after"));
     }
+    drop(servers);
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn tokens_and_limits_of_workspaces_are_shared_as_well() {
     let cluster = Cluster::start(2).await;
-    let [one, other] = &cluster.servers()[..] else {
-        panic!()
-    };
+    let servers = cluster.servers();
+    let [one, other] = &servers[..] else { panic!() };
     // `estrade/echo` counts a prompt and its repetition.
-    let key = cluster.create_key(json!({"tpm": 100})).await;
+    let key = cluster.create_key("tokens", json!({"tpm": 100})).await;
     let mut used = 0;
     while call(one, &key).await.status() == 200 {
         used += 1;
@@ -144,7 +146,9 @@ async fn tokens_and_limits_of_workspaces_are_shared_as_well() {
         call(other, &key).await.status() == 429
     })
     .await;
-    let key = cluster.create_key(json!({"rpm": 1000})).await;
+    let key = cluster
+        .create_key("of-workspace", json!({"rpm": 1000}))
+        .await;
     let list = one.ai(Method::GET, "/v1/workspaces", Value::Null).await;
     let id = text(&list.assert(200).json()["workspaces"][0]["_id"]);
     let limits = json!({"rpm": 5});
@@ -155,13 +159,14 @@ async fn tokens_and_limits_of_workspaces_are_shared_as_well() {
         call(one, &key).await.status() == 429 && call(other, &key).await.status() == 429
     })
     .await;
+    drop(servers);
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn a_node_that_joins_gets_no_limit_of_its_own() {
     let mut cluster = Cluster::start(1).await;
-    let key = cluster.create_key(json!({"rpm": 40})).await;
+    let key = cluster.create_key("alone", json!({"rpm": 40})).await;
     let alone = cluster.servers();
     let mut admitted = 0;
     let began = Instant::now();
