@@ -6,6 +6,9 @@ pub(crate) mod detached_reads;
 pub(crate) mod rate_limiter;
 pub(crate) mod rate_sharing;
 pub(crate) mod shared_bucket;
+pub(crate) mod taking;
 
+#[cfg(test)]
+mod rate_limiter_tests;
 #[cfg(test)]
 mod rate_sharing_tests;

@@ -3,6 +3,7 @@
 use super::bucket::{Bucket, ONE, size};
 use super::rate_limiter::{Exceeded, RateLimitCharge, RateLimiter};
 use super::rate_sharing::{SharedRates, SharedRatesUnavailable, Sharing};
+use super::taking::{TakeOutcome, Taking};
 use crate::auth::{AuthContext, AuthorizedKey, AuthorizedWorkspace, RateLimits};
 use estrade_model::Id;
 use estrade_model::rate::{RateReply, RateReport, RateUnit};
@@ -134,9 +135,16 @@ fn auth(key: (u32, u32), workspace: (u32, u32)) -> AuthContext {
     }
 }
 
+async fn outcome(taking: Taking<'_>) -> TakeOutcome {
+    match taking {
+        Taking::Done(outcome) => outcome,
+        Taking::Waits(waiting) => waiting.await,
+    }
+}
+
 async fn request(limiter: &RateLimiter, auth: &AuthContext) -> Result<RateLimitCharge, Exceeded> {
     let taken = limiter.take(auth, RateUnit::Requests, 1, Instant::now());
-    taken.await.map(|taken| taken.unwrap().0)
+    outcome(taken).await.map(|taken| taken.unwrap().0)
 }
 
 async fn tokens(
@@ -145,7 +153,7 @@ async fn tokens(
     count: u64,
 ) -> Result<RateLimitCharge, Exceeded> {
     let taken = limiter.take(auth, RateUnit::Tokens, count, Instant::now());
-    taken.await.map(|taken| taken.unwrap().0)
+    outcome(taken).await.map(|taken| taken.unwrap().0)
 }
 
 /// Calls through every node at a rate of its own for so long; says when calls were admitted.
