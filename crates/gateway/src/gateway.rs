@@ -7,7 +7,7 @@ use crate::auth::{AuthorizedKey, KeyAuthenticator};
 use crate::cache::ResponseCache;
 use crate::limits::detached_reads::ReadLimits;
 use crate::limits::rate_limiter::RateLimiter;
-use crate::limits::rate_sharing::Sharing;
+use crate::limits::sharing::Sharing;
 use crate::metrics::{Registry, Snapshot};
 use crate::models::{self, ListedModel};
 use crate::options::Options;

@@ -1,6 +1,6 @@
 //! What can be set about the relay.
 
-use crate::limits::rate_sharing::SharedRates;
+use crate::shared_rates::SharedRates;
 use crate::trace::Tracing;
 use estrade_listener::UpstreamBudget;
 use estrade_model::Timestamp;

@@ -1,11 +1,14 @@
 //! Leaky bucket in integer arithmetic: it holds what was used, and a limit of N lets it leak N per minute, continuously.
 
-use estrade_model::rate::RATE_ONE;
+use estrade_model::rate::{RATE_ONE, RateUnit};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// One request or token, in the fractions of a bucket: a microsecond gives back N of them.
 pub(crate) const ONE: u128 = RATE_ONE as u128;
+
+/// One bucket: the id of its key or workspace, and what it counts.
+pub(crate) type BucketId = ([u8; 12], RateUnit);
 
 /// The state of a limit, as the `x-ratelimit-*` headers show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

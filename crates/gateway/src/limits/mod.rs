@@ -6,6 +6,7 @@ pub(crate) mod detached_reads;
 pub(crate) mod rate_limiter;
 pub(crate) mod rate_sharing;
 pub(crate) mod shared_bucket;
+pub(crate) mod sharing;
 pub(crate) mod taking;
 
 #[cfg(test)]

@@ -2,14 +2,13 @@
 //!
 //! Leaky buckets ([`Bucket`]). A changed limit keeps what was used. Buckets are sharded by id; a charge takes from the
 //! key and from its workspace, or from neither. A node that is alone decides by its own buckets, exactly. Nodes that
-//! share their limits decide by what they know of the [shared ones](super::shared_bucket), and
-//! [`rate_sharing`](super::rate_sharing) reports what they used; while these cannot be reached, each node admits its
+//! share their limits decide by what they know of the [shared ones](SharedBucket), and
+//! `rate_sharing.rs` reports what they used; while these cannot be reached, each node admits its
 //! share of every limit.
 
-use super::bucket::{Bucket, ONE, RateLimitStatus};
-use super::rate_sharing::Sharing;
+use super::bucket::{Bucket, BucketId, ONE, RateLimitStatus};
 use super::shared_bucket::{Decision, Judgement, SharedBucket};
-use super::taking::{PendingCharge, Taking};
+use super::sharing::Sharing;
 use crate::auth::{AuthContext, RateLimits};
 use estrade_model::rate::{RateReply, RateReport, RateUnit};
 use estrade_model::sync::MutexExt;
@@ -54,8 +53,8 @@ pub(crate) struct RateLimitCharge {
 /// Whose bucket it is, and how large.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BucketOwner {
-    id: [u8; 12],
-    limits: RateLimits,
+    pub(super) id: [u8; 12],
+    pub(super) limits: RateLimits,
     /// The one of them that is charged.
     pub(super) limit: NonZeroU32,
     pub(super) of_workspace: bool,
@@ -74,9 +73,6 @@ impl BucketOwner {
         (limits, of_one(self.limit))
     }
 }
-
-/// One bucket: whose it is, and of what.
-pub(crate) type BucketId = ([u8; 12], RateUnit);
 
 /// The buckets of one key or workspace.
 #[derive(Debug)]
@@ -157,34 +153,6 @@ impl RateLimiter {
         [auth.key.rates, auth.workspace.rates]
             .into_iter()
             .any(|rates| limit(rates, unit).is_some())
-    }
-
-    /// Takes so many from the buckets of a key and of its workspace: from both, or from none. Nothing
-    /// is taken where there is no limit. Waits only for a shared bucket that has to decide.
-    pub(crate) fn take(
-        &self,
-        auth: &AuthContext,
-        unit: RateUnit,
-        count: u64,
-        now: Instant,
-    ) -> Taking<'_> {
-        let owner = |id: &[u8; 12], limits, of_workspace| {
-            Some(BucketOwner {
-                id: *id,
-                limits,
-                limit: limit(limits, unit)?,
-                of_workspace,
-            })
-        };
-        let key = owner(auth.key.id.as_bytes(), auth.key.rates, false);
-        let workspace = owner(auth.workspace.id.as_bytes(), auth.workspace.rates, true);
-        let charge = RateLimitCharge {
-            unit,
-            count,
-            at: now,
-            owners: [None; 2],
-        };
-        PendingCharge::new(self, charge, [key, workspace]).take()
     }
 
     pub(super) fn attempt(&self, owner: BucketOwner, charge: &RateLimitCharge) -> Attempt {
@@ -326,7 +294,7 @@ fn own_bucket(
     Some(buckets.of(unit))
 }
 
-fn limit(rates: RateLimits, unit: RateUnit) -> Option<NonZeroU32> {
+pub(super) fn limit(rates: RateLimits, unit: RateUnit) -> Option<NonZeroU32> {
     match unit {
         RateUnit::Requests => rates.rpm,
         RateUnit::Tokens => rates.tpm,

@@ -2,7 +2,7 @@
 
 use super::bucket::RateLimitStatus;
 use super::rate_limiter::{Exceeded, RateLimitCharge, RateLimiter};
-use super::rate_sharing::Sharing;
+use super::sharing::Sharing;
 use super::taking::{TakeOutcome, Taking};
 use crate::auth::{AuthContext, RateLimits};
 use crate::auth::{AuthorizedKey, AuthorizedWorkspace};

@@ -1,102 +1,19 @@
-//! Sharing of rate limits with other nodes: a queue of buckets that were used, and the exchange that reports them.
+//! Sharing of rate limits with other nodes: the exchange that reports what was used.
 //!
 //! One exchange at a time. Buckets that are used meanwhile wait together for the next one, so that the number of
 //! statements does not grow with the number of calls.
 
-use super::rate_limiter::{BucketId, RateLimiter};
-use super::shared_bucket::SharedBucket;
-use estrade_model::rate::{RateReply, RateReport};
-use estrade_model::sync::MutexExt;
-use futures_util::future::BoxFuture;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use super::rate_limiter::RateLimiter;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Buckets of one exchange.
-const MAX_REPORTS: usize = 256;
 /// Longer than an exchange takes, shorter than a call may wait.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Between two exchanges that no call waits for.
 const REPORT_DELAY: Duration = Duration::from_millis(10);
 /// Between attempts while the shared buckets cannot be reached.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// The buckets that all nodes of an installation share.
-pub trait SharedRates: Send + Sync + 'static {
-    /// Whether there is no other node for certain: then this one decides by itself.
-    fn is_alone(&self) -> bool;
-
-    /// How many nodes are alive, as far as this one knows.
-    fn nodes(&self) -> usize;
-
-    /// Adds what was used and grants what there is room for: a reply to each report, in order.
-    fn exchange<'a>(
-        &'a self,
-        reports: &'a [RateReport],
-    ) -> BoxFuture<'a, Result<Vec<RateReply>, SharedRatesUnavailable>>;
-}
-
-/// The shared buckets cannot be reached. The cause was logged.
-#[derive(Debug, Clone, Copy)]
-pub struct SharedRatesUnavailable;
-
-/// This node's side of the shared buckets.
-#[derive(Default)]
-pub(crate) struct Sharing {
-    /// None: there is no other node.
-    rates: Option<Arc<dyn SharedRates>>,
-    /// Each bucket is in it once at most.
-    queue: Mutex<Vec<BucketId>>,
-    queued: Notify,
-    /// A call waits.
-    urgent: Notify,
-    is_unreachable: AtomicBool,
-}
-
-impl Sharing {
-    pub(crate) fn new(rates: Option<Arc<dyn SharedRates>>) -> Self {
-        Self {
-            rates,
-            ..Self::default()
-        }
-    }
-
-    /// Whether other nodes may use the same limits.
-    pub(super) fn is_shared(&self) -> bool {
-        self.rates.as_ref().is_some_and(|rates| !rates.is_alone())
-    }
-
-    pub(super) fn nodes(&self) -> usize {
-        self.rates.as_ref().map_or(1, |rates| rates.nodes().max(1))
-    }
-
-    pub(super) fn is_unreachable(&self) -> bool {
-        self.is_unreachable.load(Ordering::Relaxed)
-    }
-
-    /// Puts a bucket in the queue of reports.
-    pub(super) fn enqueue(&self, id: BucketId, bucket: &mut SharedBucket) {
-        if !std::mem::replace(&mut bucket.is_queued, true) {
-            self.queue.lock_ignoring_poison().push(id);
-            self.queued.notify_one();
-        }
-        if bucket.is_waited_for() {
-            self.urgent.notify_one();
-        }
-    }
-
-    fn next_reports(&self) -> Vec<BucketId> {
-        let mut queue = self.queue.lock_ignoring_poison();
-        let count = queue.len().min(MAX_REPORTS);
-        queue.drain(..count).collect()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.queue.lock_ignoring_poison().is_empty()
-    }
-}
 
 impl RateLimiter {
     /// Reports what is used, for ever.

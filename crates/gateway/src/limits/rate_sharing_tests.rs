@@ -2,9 +2,10 @@
 
 use super::bucket::{Bucket, ONE, size};
 use super::rate_limiter::{Exceeded, RateLimitCharge, RateLimiter};
-use super::rate_sharing::{SharedRates, SharedRatesUnavailable, Sharing};
+use super::sharing::Sharing;
 use super::taking::{TakeOutcome, Taking};
 use crate::auth::{AuthContext, AuthorizedKey, AuthorizedWorkspace, RateLimits};
+use crate::shared_rates::{SharedRates, SharedRatesUnavailable};
 use estrade_model::Id;
 use estrade_model::rate::{RateReply, RateReport, RateUnit};
 use futures_util::FutureExt;

@@ -1,8 +1,10 @@
 //! Taking from the buckets of a call, one after the other: done at once when this node can decide, else a future.
 
 use super::bucket::{Bucket, ONE, RateLimitStatus};
-use super::rate_limiter::{Attempt, BucketOwner, Exceeded, RateLimitCharge, RateLimiter};
+use super::rate_limiter::{Attempt, BucketOwner, Exceeded, RateLimitCharge, RateLimiter, limit};
 use super::shared_bucket::Decision;
+use crate::auth::AuthContext;
+use estrade_model::rate::RateUnit;
 use futures_util::future::BoxFuture;
 use std::num::NonZeroU32;
 use tokio::sync::oneshot;
@@ -15,6 +17,36 @@ pub(crate) type TakeOutcome = Result<Option<(RateLimitCharge, RateLimitStatus)>,
 pub(crate) enum Taking<'l> {
     Done(TakeOutcome),
     Waits(BoxFuture<'l, TakeOutcome>),
+}
+
+impl RateLimiter {
+    /// Takes so many from the buckets of a key and of its workspace: from both, or from none. Nothing
+    /// is taken where there is no limit. Waits only for a shared bucket that has to decide.
+    pub(crate) fn take(
+        &self,
+        auth: &AuthContext,
+        unit: RateUnit,
+        count: u64,
+        now: Instant,
+    ) -> Taking<'_> {
+        let owner = |id: &[u8; 12], limits, of_workspace| {
+            Some(BucketOwner {
+                id: *id,
+                limits,
+                limit: limit(limits, unit)?,
+                of_workspace,
+            })
+        };
+        let key = owner(auth.key.id.as_bytes(), auth.key.rates, false);
+        let workspace = owner(auth.workspace.id.as_bytes(), auth.workspace.rates, true);
+        let charge = RateLimitCharge {
+            unit,
+            count,
+            at: now,
+            owners: [None; 2],
+        };
+        PendingCharge::new(self, charge, [key, workspace]).take()
+    }
 }
 
 /// A charge that is being taken, bucket by bucket. It is refunded when the caller leaves meanwhile.
