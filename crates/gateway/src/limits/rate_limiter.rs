@@ -182,19 +182,19 @@ impl RateLimiter {
             return Attempt::Taken(own.status(limit));
         }
         let new = || SharedBucket::new(limit);
-        let shared = shard.shared.entry((id, unit)).or_insert_with(new);
-        shared.set_limit(limit);
-        match shared.judge(*own, wanted, nodes, now) {
+        let common = shard.shared.entry((id, unit)).or_insert_with(new);
+        common.set_limit(limit);
+        match common.judge(*own, wanted, nodes, now) {
             Judgement::Admit => {
                 own.used += wanted;
-                shared.change(wanted.cast_signed());
-                self.sharing.enqueue((id, unit), shared);
-                Attempt::Taken(shared.estimate(*own, now).status(limit))
+                common.change(wanted.cast_signed());
+                self.sharing.enqueue((id, unit), common);
+                Attempt::Taken(common.estimate(*own, now).status(limit))
             }
-            Judgement::Refuse => Attempt::Refused(shared.estimate(*own, now), limit),
+            Judgement::Refuse => Attempt::Refused(common.estimate(*own, now), limit),
             Judgement::Ask => {
-                let decision = shared.ask(wanted);
-                self.sharing.enqueue((id, unit), shared);
+                let decision = common.ask(wanted);
+                self.sharing.enqueue((id, unit), common);
                 Attempt::Waits(decision)
             }
         }
@@ -257,27 +257,27 @@ impl RateLimiter {
         let mut shard = self.shard(&id.0);
         let shard = &mut *shard;
         let own = own_bucket(&mut shard.buckets, id, now).copied();
-        let shared = shard.shared.get_mut(&id)?;
-        shared.report(id, own.unwrap_or_default())
+        let common = shard.shared.get_mut(&id)?;
+        common.report(id, own.unwrap_or_default())
     }
 
     /// The reply to a report of a bucket, or that there was none.
     pub(super) fn finish_report(&self, id: BucketId, reply: Option<RateReply>, now: Instant) {
         let mut shard = self.shard(&id.0);
         let shard = &mut *shard;
-        let Some(shared) = shard.shared.get_mut(&id) else {
+        let Some(common) = shard.shared.get_mut(&id) else {
             return;
         };
         match reply {
             Some(reply) => {
                 let mut unknown = Bucket::default();
                 let own = own_bucket(&mut shard.buckets, id, now).unwrap_or(&mut unknown);
-                shared.apply(reply, own, now);
+                common.apply(reply, own, now);
             }
-            None => shared.give_up(),
+            None => common.give_up(),
         }
-        if shared.needs_report() {
-            self.sharing.enqueue(id, shared);
+        if common.needs_report() {
+            self.sharing.enqueue(id, common);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Several limiters on one set of shared buckets, in simulated time.
 
-use super::bucket::{Bucket, ONE, size};
+use super::bucket::{Bucket, BucketId, ONE, size};
 use super::rate_limiter::{Exceeded, RateLimitCharge, RateLimiter};
 use super::sharing::Sharing;
 use super::taking::{TakeOutcome, Taking};
@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 struct Reference {
     nodes: AtomicUsize,
     is_down: AtomicBool,
-    buckets: Mutex<HashMap<([u8; 12], RateUnit), (Bucket, Instant)>>,
+    buckets: Mutex<HashMap<BucketId, (Bucket, Instant)>>,
     exchanges: AtomicUsize,
 }
 
@@ -100,8 +100,8 @@ impl Cluster {
         let new_node = |_| {
             let rates: Arc<dyn SharedRates> = Arc::clone(&shared) as _;
             let limiter = Arc::new(RateLimiter::new(Sharing::new(Some(rates))));
-            let shares = Arc::clone(&limiter);
-            tasks.spawn(async move { shares.share().await });
+            let node = Arc::clone(&limiter);
+            tasks.spawn(async move { node.share().await });
             limiter
         };
         let nodes = (0..nodes).map(new_node).collect();
@@ -184,19 +184,22 @@ async fn load(
     admitted
 }
 
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
+}
+
 /// However long one looks, and whenever one begins, a limit is exceeded by at most a tenth.
 fn assert_within(admitted: &[Duration], limit: u32) {
     let allowed = |span: Duration| 1.1 * f64::from(limit) * (1.0 + span.as_secs_f64() / 60.0);
-    for (number, begin) in admitted.iter().enumerate() {
-        for count in [1, 10, 100, 1_000, admitted.len() - number] {
-            let Some(end) = admitted[number..].get(count - 1) else {
+    for (place, begin) in admitted.iter().enumerate() {
+        for count in [1, 10, 100, 1_000, admitted.len() - place] {
+            let Some(end) = admitted[place..].get(count - 1) else {
                 continue;
             };
-            let most = allowed(*end - *begin);
+            let span = end.saturating_sub(*begin);
             assert!(
-                count as f64 <= most.max(1.0),
-                "{count} in {:?}",
-                *end - *begin
+                number(count) <= allowed(span).max(1.0),
+                "{count} in {span:?}"
             );
         }
     }
@@ -215,7 +218,7 @@ async fn three_nodes_admit_what_one_would() {
         let admitted = load(&cluster, &auth, &pauses, Duration::from_secs(100)).await;
         assert_within(&admitted, limit);
         let due = f64::from(limit) * (1.0 + 100.0 / 60.0);
-        let count = admitted.len() as f64;
+        let count = number(admitted.len());
         assert!(count >= 0.97 * due - 1.0, "{limit}: {count} of {due}");
     }
 }
@@ -224,7 +227,7 @@ async fn three_nodes_admit_what_one_would() {
 async fn the_limit_of_a_workspace_is_shared_like_that_of_a_key() {
     let cluster = Cluster::new(3);
     let auth = auth((600, 0), (60, 0));
-    let admitted = load(&cluster, &auth, &[20_000; 3], Duration::from_secs(60)).await;
+    let admitted = load(&cluster, &auth, &[20_000; 3], Duration::from_mins(1)).await;
     assert_within(&admitted, 60);
     assert!(admitted.len() >= 116, "{}", admitted.len());
 }
@@ -273,7 +276,7 @@ async fn what_tokens_turn_out_to_be_counts_on_every_node() {
         assert!(refused.retry > Duration::from_secs(50), "{refused:?}");
     }
     // More than the whole bucket is given when it is empty.
-    sleep(Duration::from_secs(60 * 3)).await;
+    sleep(Duration::from_mins(3)).await;
     assert!(tokens(one, &auth, 5_000).await.is_ok());
     assert!(tokens(other, &auth, 100).await.is_err());
 }
@@ -302,7 +305,7 @@ async fn while_the_shared_buckets_are_away_each_node_admits_its_share() {
     let auth = auth((600, 0), (0, 0));
     cluster.shared.is_down.store(true, Ordering::Relaxed);
     // The first call that has to wait finds out.
-    let admitted = load(&cluster, &auth, &[10_000; 3], Duration::from_secs(60)).await;
+    let admitted = load(&cluster, &auth, &[10_000; 3], Duration::from_mins(1)).await;
     assert!(
         (1_100..=1_260).contains(&admitted.len()),
         "{}",

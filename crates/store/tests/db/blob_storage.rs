@@ -56,13 +56,13 @@ async fn a_switch_keeps_running_servers_from_adding_rows(fixture: &DatabaseFixtu
     let switch = begin_switch(&tool).await.unwrap();
     assert!(is_refused(&old, "second").await);
     let moves = vec![(blob("first"), first.location.object())];
-    let moved: Result<(), StoreError> = old
+    let result: Result<(), StoreError> = old
         .transact(move |tx| {
             let moves = moves.clone();
             Box::pin(async move { blob_gc::move_blobs(tx, &moves).await })
         })
         .await;
-    assert!(matches!(moved, Err(StoreError::BlobsMoved)));
+    assert!(matches!(result, Err(StoreError::BlobsMoved)));
     // What is known is in both places.
     let known = old.transact(move |tx| {
         Box::pin(async move { blob_rows::keep_blobs(tx, &[], &[first.digest]).await })

@@ -197,10 +197,10 @@ async fn files_move_into_a_bucket_while_a_client_deploys() {
         let kill = move || drop(in_the_middle(command, Duration::from_millis(after), || {}));
         tokio::task::spawn_blocking(kill).await.unwrap();
     }
-    let command_ = command(&["--parallel", "1"]).await;
+    let copying = command(&["--parallel", "1"]).await;
     let (code, said) = tokio::task::block_in_place(|| {
         let (mut child, lines) =
-            in_the_middle(command_, Duration::from_millis(50), || forwarder.cut());
+            in_the_middle(copying, Duration::from_millis(50), || forwarder.cut());
         let said: Vec<_> = lines.collect();
         (child.wait().code(), said.join("\n"))
     });
@@ -222,16 +222,11 @@ async fn files_move_into_a_bucket_while_a_client_deploys() {
     in_background(command(&[]).await).await.assert(0);
     let nothing = in_background(command(&[]).await).await;
     assert_eq!(copied(nothing.assert(0)), 0, "{nothing:?}");
-    let mut node_ = node.write().await;
-    node_.stop();
-    let early = {
-        let mut serve = node_.home.command(serve_args());
-        serve.env("ESTRADE_BLOBS_URL", bucket.url());
-        run_to_its_end(serve.envs(bucket.variables(&bucket.endpoint)))
-    };
-    early.assert(2).assert_says("is being filled from");
-    node_.start(Some(&token));
-    drop(node_);
+    let mut stopped = node.write().await;
+    stopped.stop();
+    assert_refuses_to_serve(&stopped.home, &bucket);
+    stopped.start(Some(&token));
+    drop(stopped);
 
     // The last step, beside a client. What was accepted is in the bucket, and from then on nothing is accepted.
     let client = deploying(version + 1, true);
@@ -249,8 +244,45 @@ async fn files_move_into_a_bucket_while_a_client_deploys() {
         assert_many(&node, "two").await;
     }
 
-    // Not with the old place any more, which nobody needs; and not moved twice.
-    let mut node = Arc::into_inner(node).unwrap().into_inner();
+    let node = Arc::into_inner(node).unwrap().into_inner();
+    let moved = Moved {
+        node,
+        token,
+        scratch,
+        version,
+    };
+    let moved = serve_from_bucket(moved, &bucket, &first).await;
+    assert_eq!(
+        download_source(moved.node.server(), &archived).await,
+        source
+    );
+    move_back(moved).await;
+}
+
+fn assert_refuses_to_serve(home: &Home, bucket: &Bucket) {
+    let mut serve = home.command(serve_args());
+    serve.env("ESTRADE_BLOBS_URL", bucket.url());
+    let early = run_to_its_end(serve.envs(bucket.variables(&bucket.endpoint)));
+    early.assert(2).assert_says("is being filled from");
+}
+
+/// An installation whose files have moved.
+struct Moved {
+    node: Node,
+    token: String,
+    scratch: tempfile::TempDir,
+    /// Of the site that was deployed all the while.
+    version: u32,
+}
+
+/// Not with the old place any more, which nobody needs.
+async fn serve_from_bucket(moved: Moved, bucket: &Bucket, first: &str) -> Moved {
+    let Moved {
+        mut node,
+        token,
+        scratch,
+        version,
+    } = moved;
     node.stop();
     let old = node.home.fail_to_serve();
     old.assert(2).assert_says("have moved from");
@@ -262,7 +294,6 @@ async fn files_move_into_a_bucket_while_a_client_deploys() {
     assert_busy(&node, version).await;
     assert_many(&node, "two").await;
     node.await_content("archived", "/huge.bin", &huge()).await;
-    assert_eq!(download_source(node.server(), &archived).await, source);
     let path = format!("/v1/releases/{first}/rollback");
     let rolled = node.server().platform(Method::POST, &path, Value::Null);
     let rolled = text(&rolled.await.json()["releaseID"]);
@@ -271,8 +302,22 @@ async fn files_move_into_a_bucket_while_a_client_deploys() {
     node.deploy_site("site", many("three")).await;
     assert_many(&node, "three").await;
     assert!(!fs::exists(blobs).unwrap());
+    Moved {
+        node,
+        token,
+        scratch,
+        version,
+    }
+}
 
-    // And back, into a directory.
+/// And back, into a directory.
+async fn move_back(moved: Moved) {
+    let Moved {
+        mut node,
+        token,
+        scratch,
+        version,
+    } = moved;
     let back = scratch.path().join("back");
     let url = format!("file://{}", back.display());
     let args = ["blobs", "migrate", "--to", &url, "--finish"];
