@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
 
 /// Leaks, adds what is reported, and grants what there is room for: all that is asked for, as far as it fits, but nothing
-/// when the first call does not. A call that is larger than the bucket gets it when it is empty. $7 is one unit.
+/// when the first call does not. A call that is larger than the bucket gets it when it is empty. No debt is longer than a day: a grant may be lost. $7 is one unit.
 const EXCHANGE: &str = "
 WITH report AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
@@ -35,7 +35,7 @@ WITH report AS (
     FROM filled f
 )
 UPDATE rate_buckets b
-SET used = LEAST(d.total + d.granted, 9223372036854775807), rate = d.rate, at = GREATEST(d.at, d.now)
+SET used = LEAST(d.total + d.granted, 1440 * d.size, 9223372036854775807), rate = d.rate, at = GREATEST(d.at, d.now)
 FROM decided d WHERE b.bucket = d.bucket
 RETURNING b.bucket, b.used, CAST(d.granted AS BIGINT)";
 

@@ -6,7 +6,7 @@
 //! `rate_sharing.rs` reports what they used; while these cannot be reached, each node admits its
 //! share of every limit.
 
-use super::bucket::{Bucket, BucketId, ONE, RateLimitStatus};
+use super::bucket::{Bucket, BucketId, ONE, RateLimitStatus, size};
 use super::shared_bucket::{Decision, Judgement, SharedBucket};
 use super::sharing::Sharing;
 use crate::auth::{AuthContext, RateLimits};
@@ -22,6 +22,9 @@ use tokio::time::Instant;
 const SHARDS: usize = 64;
 /// Buckets of a shard are looked through when it has grown by so many.
 const PRUNE_INTERVAL: usize = 256;
+
+/// What one call counts at most: every limit is smaller, and the shared buckets hold it.
+pub(super) const MAX_COUNT: u64 = u32::MAX as u64;
 
 /// A limit that does not let a request through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +161,9 @@ impl RateLimiter {
     pub(super) fn attempt(&self, owner: BucketOwner, charge: &RateLimitCharge) -> Attempt {
         let (id, unit, now) = (owner.id, charge.unit, charge.at);
         let wanted = u128::from(charge.count) * ONE;
+        // Locked before the state of sharing is read: whoever waits is seen when sharing ends.
+        let mut shard = self.shard(&id);
+        let shard = &mut *shard;
         let (nodes, is_shared) = (self.sharing.nodes(), self.sharing.is_shared());
         let decides_alone = !is_shared || self.sharing.is_unreachable();
         let (in_force, limit) = if is_shared && decides_alone {
@@ -165,14 +171,16 @@ impl RateLimiter {
         } else {
             (owner.limits, owner.limit)
         };
-        let mut shard = self.shard(&id);
-        let shard = &mut *shard;
         shard.prune(now);
         let new = || Buckets::new(now, in_force);
         let buckets = shard.buckets.entry(id).or_insert_with(new);
         buckets.forward(now, in_force);
         let own = buckets.of(unit);
         if decides_alone {
+            if is_shared {
+                // What this node used of the whole limit must not count against its share for minutes.
+                own.used = own.used.min(size(limit));
+            }
             if own.take(limit, charge.count).is_err() {
                 return Attempt::Refused(*own, limit);
             }
@@ -208,7 +216,8 @@ impl RateLimiter {
             let BucketOwner {
                 id, limits, limit, ..
             } = owner;
-            let (had, used) = (u128::from(charge.count) * ONE, u128::from(used) * ONE);
+            let used = u128::from(used.min(MAX_COUNT)) * ONE;
+            let had = u128::from(charge.count) * ONE;
             let mut shard = self.shard(&id);
             let shard = &mut *shard;
             if used > had {
@@ -262,22 +271,50 @@ impl RateLimiter {
     }
 
     /// The reply to a report of a bucket, or that there was none.
-    pub(super) fn finish_report(&self, id: BucketId, reply: Option<RateReply>, now: Instant) {
+    pub(super) fn finish_report(&self, id: BucketId, reply: Reply, now: Instant) {
         let mut shard = self.shard(&id.0);
         let shard = &mut *shard;
         let Some(common) = shard.shared.get_mut(&id) else {
             return;
         };
+        let mut unknown = Bucket::default();
+        let own = own_bucket(&mut shard.buckets, id, now).unwrap_or(&mut unknown);
         match reply {
-            Some(reply) => {
-                let mut unknown = Bucket::default();
-                let own = own_bucket(&mut shard.buckets, id, now).unwrap_or(&mut unknown);
-                common.apply(reply, own, now);
-            }
-            None => common.give_up(),
+            Reply::Arrived(reply) => common.apply(reply, own, now),
+            Reply::Refused => common.give_up(*own, false),
+            Reply::Late => common.give_up(*own, true),
         }
         if common.needs_report() {
             self.sharing.enqueue(id, common);
+        }
+    }
+}
+
+/// What came of a report.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Reply {
+    Arrived(RateReply),
+    /// The database cannot be reached.
+    Refused,
+    /// Nothing was heard in time: the report may have arrived.
+    Late,
+}
+
+impl RateLimiter {
+    /// Lets the calls that wait for a bucket decide by themselves.
+    pub(super) fn release_waiting(&self, id: BucketId) {
+        if let Some(common) = self.shard(&id.0).shared.get_mut(&id) {
+            common.release_waiting();
+        }
+    }
+
+    /// The same for all buckets.
+    pub(super) fn release_all(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock_ignoring_poison();
+            for common in shard.shared.values_mut() {
+                common.release_waiting();
+            }
         }
     }
 }

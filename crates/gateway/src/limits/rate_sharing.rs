@@ -3,7 +3,7 @@
 //! One exchange at a time. Buckets that are used meanwhile wait together for the next one, so that the number of
 //! statements does not grow with the number of calls.
 
-use super::rate_limiter::RateLimiter;
+use super::rate_limiter::{RateLimiter, Reply};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -36,9 +36,7 @@ impl RateLimiter {
     pub(crate) async fn stop_sharing(&self) {
         while !self.sharing.is_empty() && self.exchange().await {}
         self.sharing.is_unreachable.store(true, Ordering::Relaxed);
-        for id in self.sharing.next_reports() {
-            self.finish_report(id, None, Instant::now());
-        }
+        self.release_all();
     }
 
     /// One exchange; false when the shared buckets could not be reached.
@@ -53,21 +51,29 @@ impl RateLimiter {
         if reports.is_empty() {
             return true;
         }
-        let replies = timeout(EXCHANGE_TIMEOUT, rates.exchange(&reports)).await;
-        let replies = match replies {
-            Ok(Ok(replies)) if replies.len() == reports.len() => Some(replies),
-            _ => None,
+        let outcome = timeout(EXCHANGE_TIMEOUT, rates.exchange(&reports)).await;
+        let replies: Vec<_> = match outcome {
+            Ok(Ok(all)) if all.len() == reports.len() => {
+                all.into_iter().map(Reply::Arrived).collect()
+            }
+            Ok(_) => vec![Reply::Refused; reports.len()],
+            Err(_) => vec![Reply::Late; reports.len()],
         };
+        let is_reached = matches!(replies.first(), Some(Reply::Arrived(_)));
         // Before calls are told: those that have to decide by themselves look at it.
-        let is_reached = replies.is_some();
         let was_unreachable = (self.sharing.is_unreachable).swap(!is_reached, Ordering::Relaxed);
         if was_unreachable == is_reached {
             report_state(is_reached);
         }
-        let mut replies = replies.into_iter().flatten();
         let now = Instant::now();
-        for id in ids {
-            self.finish_report(id, replies.next(), now);
+        for (id, reply) in ids.into_iter().zip(replies) {
+            self.finish_report(id, reply, now);
+        }
+        if !is_reached {
+            // Those of later exchanges would wait for as many timeouts.
+            for id in self.sharing.queued() {
+                self.release_waiting(id);
+            }
         }
         is_reached
     }

@@ -149,7 +149,7 @@ impl SharedBucket {
             subject,
             unit,
             limit: self.limit,
-            change: i64::try_from(self.reporting).unwrap_or(i64::MAX),
+            change: clamp_signed(self.reporting),
             own: clamp(own.used),
             first: clamp(first),
             all: clamp(wanted.fold(first, u128::saturating_add)),
@@ -191,10 +191,21 @@ impl SharedBucket {
         self.unreported -= i128::try_from(granted).unwrap_or(0);
     }
 
-    /// There was no reply: what was reported is reported again, and nobody waits any longer. If the report did arrive,
-    /// it counts twice, which refuses too much for a minute and never admits too much.
-    pub(crate) fn give_up(&mut self) {
-        self.unreported += std::mem::take(&mut self.reporting);
+    /// There was no reply, and nobody waits any longer. What was refused is reported again, as far as it has not leaked
+    /// from what this node has used itself. What may have arrived is not: repeated with each attempt it would add up to
+    /// hours of use, and the shared bucket is told what this node has used in any case.
+    pub(crate) fn give_up(&mut self, own: Bucket, may_have_arrived: bool) {
+        let reported = std::mem::take(&mut self.reporting);
+        if !may_have_arrived {
+            self.unreported += reported;
+        }
+        let own = i128::try_from(own.used).unwrap_or(i128::MAX);
+        self.unreported = self.unreported.min(own);
+        self.release_waiting();
+    }
+
+    /// Lets the calls that wait decide by themselves.
+    pub(crate) fn release_waiting(&mut self) {
         for waiting in self.waiting.drain(..) {
             // Whoever has left needs no decision.
             let _ = waiting.decision.send(Decision::Unreachable);
@@ -213,6 +224,11 @@ impl SharedBucket {
     pub(crate) fn needs_report(&self) -> bool {
         self.unreported != 0 || !self.waiting.is_empty()
     }
+}
+
+fn clamp_signed(amount: i128) -> i64 {
+    let end = if amount < 0 { i64::MIN } else { i64::MAX };
+    i64::try_from(amount).unwrap_or(end)
 }
 
 fn clamp(amount: u128) -> i64 {

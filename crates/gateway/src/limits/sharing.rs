@@ -62,6 +62,11 @@ impl Sharing {
         queue.drain(..count).collect()
     }
 
+    /// The buckets that wait for the next exchange.
+    pub(super) fn queued(&self) -> Vec<BucketId> {
+        self.queue.lock_ignoring_poison().clone()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.lock_ignoring_poison().is_empty()
     }

@@ -1,7 +1,9 @@
 //! Taking from the buckets of a call, one after the other: done at once when this node can decide, else a future.
 
 use super::bucket::{Bucket, ONE, RateLimitStatus};
-use super::rate_limiter::{Attempt, BucketOwner, Exceeded, RateLimitCharge, RateLimiter, limit};
+use super::rate_limiter::{
+    Attempt, BucketOwner, Exceeded, MAX_COUNT, RateLimitCharge, RateLimiter, limit,
+};
 use super::shared_bucket::Decision;
 use crate::auth::AuthContext;
 use estrade_model::rate::RateUnit;
@@ -41,7 +43,7 @@ impl RateLimiter {
         let workspace = owner(auth.workspace.id.as_bytes(), auth.workspace.rates, true);
         let charge = RateLimitCharge {
             unit,
-            count,
+            count: count.min(MAX_COUNT),
             at: now,
             owners: [None; 2],
         };
