@@ -19,12 +19,13 @@ impl RateLimiter {
     /// Reports what is used, for ever.
     pub(crate) async fn share(&self) {
         loop {
-            self.sharing.queued.notified().await;
-            while !self.sharing.is_empty() {
-                if !self.exchange().await {
-                    sleep(RETRY_DELAY).await;
-                }
+            if self.sharing.is_empty() {
+                self.sharing.queued.notified().await;
             }
+            if !self.exchange().await {
+                sleep(RETRY_DELAY).await;
+            }
+            // Also under load, when the queue is never empty.
             tokio::select! {
                 () = sleep(REPORT_DELAY) => {}
                 () = self.sharing.urgent.notified() => {}
