@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 const SECRET: &str = "the-secret-of-a-service-on-loopback";
 
@@ -250,6 +251,25 @@ impl Drop for Away {
     }
 }
 
+/// The file in which the engine has the last layer of a build.
+fn last_layer(fixture: &ContainerFixture, log: &str) -> PathBuf {
+    let layer = log
+        .lines()
+        .flat_map(|line| line.split("---\\u003e ").chain(line.split("---> ")));
+    let ids = layer.filter_map(|rest| rest.get(..12));
+    let ids: Vec<_> = ids
+        .filter(|id| id.bytes().all(|b| b.is_ascii_hexdigit()))
+        .collect();
+    let last = ids.last().unwrap_or_else(|| panic!("no layer in {log}"));
+    let docker = &fixture.docker;
+    let (_, image) = docker.request("GET", &format!("/images/{last}/json"));
+    let id = image["Id"].as_str().unwrap().trim_start_matches("sha256:");
+    let (_, info) = docker.request("GET", "/info");
+    let root = Path::new(info["DockerRootDir"].as_str().unwrap());
+    let driver = info["Driver"].as_str().unwrap();
+    root.join(format!("image/{driver}/imagedb/content/sha256/{id}"))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_build_whose_cache_goes_away_is_repeated_without() {
     let fixture = ContainerFixture::new().await;
@@ -261,27 +281,7 @@ async fn a_build_whose_cache_goes_away_is_repeated_without() {
     let body = dockerfile(&text);
     let (_, log) = outcome(&fixture.ada, "mine", &body).await;
     // As after somebody removed the layer between two looks of the engine.
-    let layer = log
-        .lines()
-        .flat_map(|line| line.split("---\\u003e ").chain(line.split("---> ")));
-    let ids = layer.filter_map(|rest| rest.get(..12));
-    let ids: Vec<_> = ids
-        .filter(|id| id.bytes().all(|b| b.is_ascii_hexdigit()))
-        .collect();
-    let last = ids.last().unwrap_or_else(|| panic!("no layer in {log}"));
-    let (_, image) = fixture
-        .docker
-        .request("GET", &format!("/images/{last}/json"));
-    let id = image["Id"]
-        .as_str()
-        .unwrap()
-        .trim_start_matches("sha256:")
-        .to_owned();
-    let (_, info) = fixture.docker.request("GET", "/info");
-    let root = Path::new(info["DockerRootDir"].as_str().unwrap());
-    let driver = info["Driver"].as_str().unwrap();
-    let file = root.join(format!("image/{driver}/imagedb/content/sha256/{id}"));
-    let away = Away::new(&file);
+    let away = Away::new(&last_layer(&fixture, &log));
     let (release, log) = outcome(&fixture.ada, "mine", &body).await;
     drop(away);
     assert!(log.contains("once more without"), "{log}");
@@ -292,5 +292,28 @@ async fn a_build_whose_cache_goes_away_is_repeated_without() {
         release["failMessage"].as_str().unwrap().contains("false"),
         "{release:#}"
     );
+    fixture.end().await;
+}
+
+/// The engine fails a build when a layer of any project that stands on the same base is removed while it looks at all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_build_that_meets_the_removal_of_other_layers_keeps_its_own() {
+    let fixture = ContainerFixture::new().await;
+    fixture.create("mine", "docker").await;
+    fixture.create("other", "docker").await;
+    let text = |step: &str| dockerfile(&format!("FROM {}\nRUN {step}\n", Docker::BASE));
+    outcome(&fixture.ada, "mine", &text("date +%N && false")).await;
+    let (_, log) = outcome(&fixture.ada, "other", &text("echo made && false")).await;
+    let away = Away::new(&last_layer(&fixture, &log));
+
+    let mine = fixture.release("mine", &text("date +%N && false")).await;
+    while !fixture.build_log(&mine).await.contains("once more") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop(away);
+    ended(&fixture.ada, &mine).await;
+    let log = fixture.build_log(&mine).await;
+    assert!(!log.contains("once more without"), "{log}");
+    assert!(cached(&log) > 0, "{log}");
     fixture.end().await;
 }

@@ -39,6 +39,8 @@ use secrets::{forms, is_secret};
 use sources::StoredSources;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::sleep;
 use tokio_util::io::SyncIoBridge;
 
 pub(super) use engine::{broken, is_built};
@@ -47,6 +49,13 @@ pub(super) use packages::{CacheJob, save_caches};
 
 /// How much of a site is between the engine and the blob store at once.
 const COPY_BUFFER: usize = 256 * 1024;
+/// How long a build waits for a removal that it met.
+const REPEAT_PAUSE: Duration = Duration::from_secs(2);
+/// What the log says before the first and the second repetition of a build that met one.
+const REPEATS: [&str; 2] = [
+    "A layer of an earlier build is gone; building once more",
+    "A layer of an earlier build is gone; building once more without them",
+];
 /// What the engine prints before it runs anything.
 const FIRST_STEP: &str = "Step 1/";
 const NANOS_PER_CPU: u64 = 1_000_000_000;
@@ -168,19 +177,7 @@ async fn build_image(
         tail: &mut tail,
         packages: None,
     };
-    let built = attempt.build(plan.cache).await?;
-    let built = match built {
-        Err(error) if error.lost_cache() => {
-            tracing::info!(
-                error = error_chain(&error),
-                "a build met a layer that is gone"
-            );
-            let again = "A layer of an earlier build is gone; building once more without them";
-            attempt.log.push(again);
-            attempt.build(false).await?
-        }
-        built => built,
-    };
+    let built = attempt.build_until_found().await?;
     let Err(error) = built else {
         return Ok(attempt.packages);
     };
@@ -202,6 +199,27 @@ struct Attempt<'a, 'c> {
 }
 
 impl Attempt<'_, '_> {
+    /// Repeats a build that met a layer that was being removed. The engine looks at layers of every project when it compares
+    /// those that stand on the same base, so the layers of this project are usually whole: the first repetition uses them,
+    /// the second does without.
+    async fn build_until_found(&mut self) -> Result<Result<(), BuildError>, StepError> {
+        for again in REPEATS {
+            match self.build(self.plan.cache).await? {
+                Err(error) if error.lost_cache() => {
+                    tracing::info!(
+                        error = error_chain(&error),
+                        "a build met a layer that is gone"
+                    );
+                    self.log.push(again);
+                    self.log.flush().await?;
+                    sleep(REPEAT_PAUSE).await;
+                }
+                built => return Ok(built),
+            }
+        }
+        self.build(false).await
+    }
+
     /// Runs the build; its output goes to the log.
     async fn build(&mut self, cache: bool) -> Result<Result<(), BuildError>, StepError> {
         let (claim, plan, log) = (self.claim, self.plan, &mut *self.log);
