@@ -1,7 +1,7 @@
 //! The audit log. Nothing here changes an entry; entries go when they are too old, or their owner has too many.
 
 use crate::prune::prune;
-use crate::{Db, Record, Row, StoreError, Tx, Value, value};
+use crate::{Db, Record, Row, Statement, StoreError, Tx, Value, value};
 use estrade_model::audit::{Action, ActionFilter, AuditEntry, AuditId, Author};
 use estrade_model::{AccountId, Id, OwnerId, Timestamp};
 
@@ -49,37 +49,33 @@ fn id_text<T>(id: Option<Id<T>>) -> String {
     id.map_or_else(String::new, |id| id.to_string())
 }
 
-/// Adds an entry.
-pub async fn insert_entry(
-    tx: &mut Tx,
-    owner: OwnerId,
-    entry: &AuditEntry,
-) -> Result<(), StoreError> {
+/// The statement that adds an entry.
+pub fn inserting_entry(owner: OwnerId, entry: &AuditEntry) -> Statement {
     let credential = entry.by.token.map(Id::cast);
     let credential: Option<Id<()>> = credential.or(entry.by.session.map(Id::cast));
-    tx.query(
-        "INSERT INTO audit (owner_id, id, at, kind, action, subject, name, detail, fields, account_id, token_id,
+    let values = vec![
+        owner.into(),
+        entry.id.into(),
+        entry.created_at.into(),
+        entry.action.kind().into(),
+        entry.action.as_str().into(),
+        entry.subject.as_str().into(),
+        entry.name.as_str().into(),
+        entry.detail.as_str().into(),
+        entry.fields.join(",").into(),
+        id_text(entry.by.account).into(),
+        id_text(credential).into(),
+        entry.by.email.as_str().into(),
+        entry.by.session.is_some().into(),
+        entry.address.as_ref().into(),
+        entry.request_id.as_ref().into(),
+    ];
+    Statement {
+        sql: "INSERT INTO audit (owner_id, id, at, kind, action, subject, name, detail, fields, account_id, token_id,
                             email, by_session, address, request_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
-    )
-    .bind(owner)
-    .bind(entry.id)
-    .bind(entry.created_at)
-    .bind(entry.action.kind())
-    .bind(entry.action.as_str())
-    .bind(&entry.subject)
-    .bind(&entry.name)
-    .bind(&entry.detail)
-    .bind(entry.fields.join(","))
-    .bind(id_text(entry.by.account))
-    .bind(id_text(credential))
-    .bind(&entry.by.email)
-    .bind(entry.by.session.is_some())
-    .bind(entry.address.as_ref())
-    .bind(entry.request_id.as_ref())
-    .execute()
-    .await
-    .map(drop)
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+        rows: vec![values],
+    }
 }
 
 /// How many entries of one action are about a subject, since a moment; counts no further than `limit`.

@@ -6,7 +6,8 @@
 //!
 //! Writes go through [`Db::transact`]. On SQLite one writer thread commits the transactions that
 //! wait together, with one fsync (group commit); on PostgreSQL each runs serialisably on a pooled
-//! connection and is repeated when it clashed. Either way the job behaves as if it ran alone.
+//! connection and is repeated when it clashed, and short ones that wait together are committed together
+//! ([`Db::transact_in_group`]). Either way the job behaves as if it ran alone.
 
 use crate::blob_storage::{self, Epoch};
 use crate::changes::{Change, Changes};
@@ -147,8 +148,33 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let slot = Arc::new(Mutex::new(None));
-        let kept = Arc::clone(&slot);
+        let (erased, result) = self.erase(job);
+        self.run(erased).await?;
+        result.take()
+    }
+
+    /// Like [`Self::transact`], for a job of a few statements that others may have to wait for: on PostgreSQL those that
+    /// wait at the same time are committed together. It is for what many do at once and one owner's counters see.
+    pub async fn transact_in_group<T, E, F>(&self, job: F) -> Result<T, E>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let (erased, result) = self.erase(job);
+        self.run_in_group(erased).await?;
+        result.take()
+    }
+
+    /// A job that keeps its result itself.
+    fn erase<T, E, F>(&self, job: F) -> (ErasedJob, Slot<T, E>)
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let slot = Slot(Arc::new(Mutex::new(None)));
+        let kept = Arc::clone(&slot.0);
         let blob_epoch = self.0.blob_epoch.get().copied();
         let erased: ErasedJob = Box::new(move |tx| {
             tx.blob_epoch = blob_epoch;
@@ -160,9 +186,15 @@ impl Db {
                 keep
             })
         });
-        self.run(erased).await?;
-        let result = lock(&slot).take();
-        result.unwrap_or_else(|| Err(StoreError::bug("a transaction left no result").into()))
+        (erased, slot)
+    }
+
+    fn run_in_group(&self, job: ErasedJob) -> Boxed<'_, Result<(), StoreError>> {
+        let changes = Arc::clone(&self.0.changes);
+        match self.backend() {
+            Backend::Sqlite(_) => self.run(job),
+            Backend::Postgres(postgres) => Box::pin(postgres.transact_in_group(job, changes)),
+        }
     }
 
     /// Runs a job in a transaction; on an error it was rolled back, whatever the job returned.
@@ -221,6 +253,16 @@ impl Db {
             Backend::Sqlite(sqlite) => Some(sqlite.file()),
             Backend::Postgres(_) => None,
         }
+    }
+}
+
+/// What a job returned.
+struct Slot<T, E>(Arc<Mutex<Option<Result<T, E>>>>);
+
+impl<T, E: From<StoreError>> Slot<T, E> {
+    fn take(&self) -> Result<T, E> {
+        let result = lock(&self.0).take();
+        result.unwrap_or_else(|| Err(StoreError::bug("a transaction left no result").into()))
     }
 }
 
@@ -284,16 +326,21 @@ impl Tx {
         self.execute_each(sql, &rows).await.map(drop)
     }
 
-    /// The same with several statements; on PostgreSQL all of them wait for one round trip together.
-    pub(crate) async fn execute_groups(
+    /// Runs several statements; on PostgreSQL all of them wait for one round trip together. Returns how many rows each row of
+    /// values changed, in order.
+    pub async fn execute_together(
         &mut self,
-        groups: &[(&'static str, Vec<Vec<Value>>)],
-    ) -> Result<(), StoreError> {
+        statements: &[Statement],
+    ) -> Result<Vec<u64>, StoreError> {
         let result = match &mut self.inner {
-            TxInner::Sqlite(tx) => groups
-                .iter()
-                .try_for_each(|(sql, rows)| tx.execute_each(sql, rows).map(drop)),
-            TxInner::Postgres(tx) => tx.execute_groups(groups).await,
+            TxInner::Sqlite(tx) => {
+                let counts = statements
+                    .iter()
+                    .map(|it| tx.execute_each(it.sql, &it.rows));
+                let counts: Result<Vec<_>, _> = counts.collect();
+                counts.map(|counts| counts.concat())
+            }
+            TxInner::Postgres(tx) => tx.execute_together(statements).await,
         };
         self.watch(result)
     }
@@ -346,6 +393,14 @@ fn read_all<T: Record>(rows: &[tokio_postgres::Row]) -> Result<Vec<T>, StoreErro
     rows.iter()
         .map(|row| T::from_row(&mut crate::Row::postgres(row)))
         .collect()
+}
+
+/// A statement that is run once for each row of values.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Statement {
+    pub(crate) sql: &'static str,
+    pub(crate) rows: Vec<Vec<Value>>,
 }
 
 enum Target<'e> {

@@ -2,7 +2,7 @@
 
 use crate::id_list::{MAX_IDS, bind_ids, id_list};
 use crate::prune::prune;
-use crate::{Db, Record, Row, StoreError, Tx, Value, value};
+use crate::{Db, Record, Row, Statement, StoreError, Tx, Value, value};
 use estrade_model::amount::Amount;
 use estrade_model::key::{Budget, CreatedBy, Key, KeyLimits};
 use estrade_model::names::KeyName;
@@ -132,54 +132,53 @@ fn limit_values(limits: &KeyLimits) -> Result<[Value; 6], StoreError> {
     ])
 }
 
-/// Adds a key; false when the owner has one of that name.
-pub async fn insert_key(tx: &mut Tx, key: &NewKey) -> Result<bool, StoreError> {
-    let mut query = tx
-        .query(
-            "INSERT INTO keys (id, owner_id, name, enabled, secret_hash, created_by, created_at, token_exp,
+/// The statement that adds a key. It changes no row when the owner has one of that name.
+pub fn inserting_key(key: &NewKey) -> Result<Statement, StoreError> {
+    let mut values: Vec<Value> = vec![
+        key.id.into(),
+        key.owner.into(),
+        key.name.as_str().into(),
+        key.secret_hash.into(),
+        key.created_by.into(),
+        key.created_at.into(),
+        key.limits.expires_at.into(),
+        key.cache.into(),
+    ];
+    values.extend(limit_values(&key.limits)?);
+    Ok(Statement {
+        sql: "INSERT INTO keys (id, owner_id, name, enabled, secret_hash, created_by, created_at, token_exp,
                                cache, expires_at, models, rpm, tpm, budget_nanos, budget_period, version)
              VALUES ($1, $2, $3, TRUE, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 1)
              ON CONFLICT (owner_id, name) DO NOTHING",
-        )
-        .bind(key.id)
-        .bind(key.owner)
-        .bind(key.name.as_str())
-        .bind(key.secret_hash)
-        .bind(key.created_by)
-        .bind(key.created_at)
-        .bind(key.limits.expires_at)
-        .bind(key.cache);
-    for value in limit_values(&key.limits)? {
-        query = query.bind(value);
-    }
-    Ok(query.execute().await? > 0)
+        rows: vec![values],
+    })
 }
 
-/// Sets the workspaces of a key, in order, replacing all.
-pub async fn set_key_workspaces(
+/// The statement that gives a key its workspaces, in order. It does nothing for a key that is not there, which may be sent
+/// together with it.
+pub fn inserting_workspaces(id: KeyId, workspaces: &[WorkspaceRef]) -> Statement {
+    let row = |(position, workspace): (i64, &WorkspaceRef)| {
+        vec![id.into(), position.into(), workspace.id.into()]
+    };
+    Statement {
+        sql: "INSERT INTO key_workspaces (key_id, position, workspace_id)
+              SELECT id, CAST($2 AS BIGINT), $3 FROM keys WHERE id = $1",
+        rows: (0..).zip(workspaces).map(row).collect(),
+    }
+}
+
+/// Gives a key other workspaces.
+pub async fn replace_key_workspaces(
     tx: &mut Tx,
     id: KeyId,
     workspaces: &[WorkspaceRef],
-    is_new: bool,
 ) -> Result<(), StoreError> {
-    if !is_new {
-        tx.query("DELETE FROM key_workspaces WHERE key_id = $1")
-            .bind(id)
-            .execute()
-            .await?;
-    }
-    let row = |(position, workspace): (i64, &WorkspaceRef)| {
-        vec![
-            Value::from(id),
-            Value::from(position),
-            Value::from(workspace.id),
-        ]
+    let delete = Statement {
+        sql: "DELETE FROM key_workspaces WHERE key_id = $1",
+        rows: vec![vec![id.into()]],
     };
-    tx.execute_many(
-        "INSERT INTO key_workspaces (key_id, position, workspace_id) VALUES ($1, $2, $3)",
-        (0..).zip(workspaces).map(row).collect(),
-    )
-    .await
+    let statements = [delete, inserting_workspaces(id, workspaces)];
+    tx.execute_together(&statements).await.map(drop)
 }
 
 /// A key of an owner, inside a transaction that may change it.

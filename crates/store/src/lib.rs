@@ -69,6 +69,6 @@ pub mod workloads;
 pub mod workspaces;
 
 pub use changes::{Change, ChangeKind};
-pub use db::{Db, Job, Location, Query, Tx};
+pub use db::{Db, Job, Location, Query, Statement, Tx};
 pub use error::StoreError;
 pub use value::{Record, Row, Value};

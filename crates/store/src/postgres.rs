@@ -1,17 +1,19 @@
 //! PostgreSQL: a pool; serialisable transactions that are repeated when they clash.
 
 mod connector;
+mod group;
 mod transaction;
 
 use crate::StoreError;
 use crate::changes::Changes;
-use crate::db::{Boxed, ErasedJob};
+use crate::db::{Boxed, ErasedJob, Statement};
 use crate::value::Value;
 use connector::{CONNECTION_TIMEOUT, Connector};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use estrade_model::error::error_chain;
 use estrade_model::secret::Secret;
 use futures_util::future::try_join_all;
+use group::{GroupQueue, GroupRunner};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
@@ -34,6 +36,7 @@ pub(crate) struct Postgres {
     pool: Pool,
     connector: Connector,
     clashing: Arc<Mutex<()>>,
+    queue: Arc<GroupQueue>,
 }
 
 impl Postgres {
@@ -58,6 +61,7 @@ impl Postgres {
             pool,
             connector,
             clashing: Arc::default(),
+            queue: Arc::default(),
         };
         postgres.check_version().await?;
         Ok(postgres)
@@ -144,11 +148,31 @@ impl Postgres {
             reason = "awaited right here; a caller that hangs up must not leave a transaction half-way on a pooled connection"
         )]
         let task = tokio::spawn(async move {
-            let changes = transact_until_serial(&pool, &clashing, job).await?;
+            let changes = transact_until_serial(&pool, &clashing, &job).await?;
             // Before the caller responds: a request that follows the response must see the change.
             feed.publish(&changes);
             Ok(())
         });
+        task.await.map_err(StoreError::bug).flatten()
+    }
+
+    /// Runs a short job, together with others that wait at the same time; like [`Self::transact`] otherwise.
+    pub(crate) async fn transact_in_group(
+        &self,
+        job: ErasedJob,
+        feed: Arc<Changes>,
+    ) -> Result<(), StoreError> {
+        let runner = GroupRunner {
+            pool: self.pool.clone(),
+            clashing: Arc::clone(&self.clashing),
+            queue: Arc::clone(&self.queue),
+            feed,
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "awaited right here; a caller that hangs up must not leave the jobs of others without somebody who runs them"
+        )]
+        let task = tokio::spawn(runner.run(job));
         task.await.map_err(StoreError::bug).flatten()
     }
 
@@ -283,21 +307,20 @@ fn execute_each<'a>(
 }
 
 /// The same with several statements.
-fn execute_groups<'a>(
+fn execute_together<'a>(
     client: &'a Object,
-    groups: &'a [(&'static str, Vec<Vec<Value>>)],
-) -> Boxed<'a, Result<(), StoreError>> {
+    statements: &'a [Statement],
+) -> Boxed<'a, Result<Vec<u64>, StoreError>> {
     Box::pin(async move {
         let mut executions = Vec::new();
-        for (sql, rows) in groups {
+        for Statement { sql, rows } in statements {
             let statement = client.prepare_cached(sql).await?;
             for values in rows {
                 let statement = statement.clone();
                 executions.push(async move { client.execute(&statement, &bind(values)).await });
             }
         }
-        try_join_all(executions).await?;
-        Ok(())
+        Ok(try_join_all(executions).await?)
     })
 }
 

@@ -1,6 +1,6 @@
 //! How much an owner has: counters beside the owner, so that a quota costs one indexed update.
 
-use crate::{Db, StoreError, Tx};
+use crate::{Db, Statement, StoreError, Tx};
 use estrade_model::OwnerId;
 
 /// What is counted per owner.
@@ -11,13 +11,21 @@ pub enum Counted {
     Workspaces,
 }
 
-/// Counts one more unless `most` is reached; 0 is without limit.
+/// Counts one more unless the limit is reached; 0 is without limit.
 pub async fn count_up(
     tx: &mut Tx,
     owner: OwnerId,
     what: Counted,
     limit: u64,
 ) -> Result<bool, StoreError> {
+    let counted = tx
+        .execute_together(&[counting_up(owner, what, limit)])
+        .await?;
+    Ok(counted.iter().sum::<u64>() > 0)
+}
+
+/// The statement of [`count_up`], which changes no row when the limit is reached.
+pub fn counting_up(owner: OwnerId, what: Counted, limit: u64) -> Statement {
     let sql = match what {
         Counted::Projects => {
             "UPDATE owners SET projects = projects + 1 WHERE id = $1 AND (CAST($2 AS BIGINT) = 0 OR projects < $2)"
@@ -30,7 +38,10 @@ pub async fn count_up(
         }
     };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    Ok(tx.query(sql).bind(owner).bind(limit).execute().await? > 0)
+    Statement {
+        sql,
+        rows: vec![vec![owner.into(), limit.into()]],
+    }
 }
 
 /// Counts one less.

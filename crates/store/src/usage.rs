@@ -2,7 +2,7 @@
 
 mod totals;
 
-use crate::{Db, Record, Row, StoreError, Tx, Value};
+use crate::{Db, Record, Row, Statement, StoreError, Tx, Value};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, HOUR_MS, Span};
 use estrade_model::{KeyId, OwnerId, Timestamp, WorkspaceId};
@@ -178,8 +178,11 @@ pub(crate) async fn add_to_hours(
         ]
     };
     let [models, keys] = totals::additions(hours);
-    let hours = hours.iter().map(row).collect();
-    tx.execute_groups(&[(ADD, hours), models, keys]).await
+    let hours = Statement {
+        sql: ADD,
+        rows: hours.iter().map(row).collect(),
+    };
+    tx.execute_together(&[hours, models, keys]).await.map(drop)
 }
 
 /// Which of an owner's usage to sum up.

@@ -53,22 +53,28 @@ pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Ke
     let note = PendingEntry::creation(scope, Action::CreateKey, id, now).about(name.as_str());
     let job = Arc::new((row, new.workspaces, resolver, note));
     let workspaces = permission
-        .transact(core, move |tx| {
+        .transact_in_group(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (row, names, resolver, note) = &*job;
-                if !quotas::count_up(tx, owner, Counted::Keys, most).await? {
+                let workspaces = resolver.resolve(tx, names).await?;
+                let statements = [
+                    quotas::counting_up(owner, Counted::Keys, most),
+                    keys::inserting_key(row)?,
+                    keys::inserting_workspaces(row.id, &workspaces),
+                    note.inserting(),
+                ];
+                let counts = tx.execute_together(&statements).await?;
+                let (counted, inserted) = (counts.first(), counts.get(1));
+                if counted.is_none_or(|rows| *rows == 0) {
                     return Err(Error::Quota {
                         what: "keys",
                         limit: most,
                     });
                 }
-                if !keys::insert_key(tx, row).await? {
+                if inserted.is_none_or(|rows| *rows == 0) {
                     return Err(name_taken());
                 }
-                let workspaces = resolver.resolve(tx, names).await?;
-                keys::set_key_workspaces(tx, row.id, &workspaces, true).await?;
-                note.write(tx).await?;
                 Ok(workspaces)
             })
         })
@@ -159,7 +165,7 @@ pub async fn update_key(
     let note = PendingEntry::new(core, scope, Action::UpdateKey, id)?;
     let job = Arc::new((update, resolver, if_match, note));
     permission
-        .transact(core, move |tx| {
+        .transact_in_group(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (update, resolver, if_match, note) = &*job;
@@ -172,7 +178,7 @@ pub async fn update_key(
                 }
                 if let Some(names) = &update.workspaces {
                     let workspaces = resolver.resolve(tx, names).await.map_err(clash)?;
-                    keys::set_key_workspaces(tx, id, &workspaces, false).await?;
+                    keys::replace_key_workspaces(tx, id, &workspaces).await?;
                 }
                 noted(note.clone(), &before, &row.key, update)
                     .write(tx)
@@ -268,7 +274,7 @@ pub async fn delete_key(
     let note = PendingEntry::new(core, scope, Action::DeleteKey, id)?;
     let job = Arc::new((if_match, note));
     permission
-        .transact(core, move |tx| {
+        .transact_in_group(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (if_match, note) = &*job;
@@ -298,7 +304,7 @@ pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> 
     let old_until = now.after(Duration::from_secs(grace.0.into()));
     let note = Arc::new(PendingEntry::new(core, scope, Action::RotateKey, id)?);
     permission
-        .transact(core, move |tx| {
+        .transact_in_group(core, move |tx| {
             let note = Arc::clone(&note);
             Box::pin(async move {
                 let row = find(tx, owner, id, None).await?;

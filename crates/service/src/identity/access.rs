@@ -367,16 +367,40 @@ impl Permission {
         if self.owner() == self.account.cast() {
             return core.db.transact(job).await;
         }
+        core.db.transact(self.checked(job)).await
+    }
+
+    /// The same for a short job that many may run at once ([`Db::transact_in_group`]).
+    ///
+    /// [`Db::transact_in_group`]: estrade_store::Db::transact_in_group
+    pub(crate) async fn transact_in_group<T, F>(self, core: &Core, job: F) -> Result<T>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        if self.owner() == self.account.cast() {
+            return core.db.transact_in_group(job).await;
+        }
+        core.db.transact_in_group(self.checked(job)).await
+    }
+
+    /// The job after a look at the role.
+    fn checked<T, F>(
+        self,
+        job: F,
+    ) -> impl for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
+        T: Send + 'static,
+    {
         let job = Arc::new(job);
-        core.db
-            .transact(move |tx| {
-                let job = Arc::clone(&job);
-                Box::pin(async move {
-                    require_role(self.current_role(tx).await?, self.role)?;
-                    job(tx).await
-                })
+        move |tx| {
+            let job = Arc::clone(&job);
+            Box::pin(async move {
+                require_role(self.current_role(tx).await?, self.role)?;
+                job(tx).await
             })
-            .await
+        }
     }
 
     /// The caller's role in the team as of this transaction. It stays what it is until the commit.

@@ -8,10 +8,10 @@ use crate::{Caller, Core, Error, Result, Scope, random};
 use estrade_model::audit::{Action, AuditEntry, AuditId, Author};
 use estrade_model::team::Role;
 use estrade_model::{AccountId, Id, OwnerId, ProjectId, Timestamp};
-use estrade_store::Tx;
 use estrade_store::accounts::AccountRow;
 use estrade_store::audit;
 pub use estrade_store::audit::AuditFilter;
+use estrade_store::{Statement, Tx};
 use std::time::Duration;
 
 /// How long entries are kept.
@@ -229,7 +229,13 @@ impl PendingEntry {
 
     /// Writes it down.
     pub(crate) async fn write(&self, tx: &mut Tx) -> Result<()> {
-        Ok(audit::insert_entry(tx, self.owner, &self.entry).await?)
+        tx.execute_together(&[self.inserting()]).await?;
+        Ok(())
+    }
+
+    /// The statement that writes it down.
+    pub(crate) fn inserting(&self) -> Statement {
+        audit::inserting_entry(self.owner, &self.entry)
     }
 }
 

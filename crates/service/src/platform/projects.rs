@@ -220,7 +220,7 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
         .about(&row.name)
         .detail(format!("{}, plan {}", row.platform, row.plan));
     let made = permission
-        .transact(core, move |tx| {
+        .transact_in_group(core, move |tx| {
             let (mut row, network, note) = (row.clone(), network.clone(), note.clone());
             Box::pin(async move {
                 let network = networks::find_network(tx, owner, &network).await?;

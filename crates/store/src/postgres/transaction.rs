@@ -1,11 +1,12 @@
 //! Transactions on PostgreSQL: serialisable, repeated when they clash.
 
-use super::{execute, execute_each, execute_groups, fetch, is_unfit};
+use super::{execute, execute_each, execute_together, fetch, is_unfit};
 use crate::StoreError;
 use crate::changes::Change;
-use crate::db::{ErasedJob, Tx, TxInner};
+use crate::db::{ErasedJob, Statement, Tx, TxInner};
 use crate::value::Value;
 use deadpool_postgres::{Object, Pool};
+use futures_util::future::join;
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
@@ -13,17 +14,20 @@ use tokio_postgres::Row;
 const CONFLICTS_BEFORE_QUEUE: u32 = 2;
 /// After this many it gives up; on one node the queue makes that impossible in practice.
 const MAX_CONFLICTS: u32 = 100;
-const NOTIFY_AND_COMMIT: &str = "NOTIFY estrade_changes; COMMIT";
+const SAVEPOINT: &str = "SAVEPOINT job";
+const KEEP_JOB: &str = "RELEASE SAVEPOINT job";
+const UNDO_JOB: &str = "ROLLBACK TO SAVEPOINT job; RELEASE SAVEPOINT job";
+const NOTIFY: &str = "NOTIFY estrade_changes";
 
-/// Repeats a job until it has run as if alone; returns the changes to publish.
+/// Repeats a job until it has run as if alone, in a transaction of its own; returns the changes to publish.
 pub(super) async fn transact_until_serial(
     pool: &Pool,
     clashing: &Mutex<()>,
-    job: ErasedJob,
+    job: &ErasedJob,
 ) -> Result<Vec<Change>, StoreError> {
     let mut queue = None;
     for conflicts in 1..=MAX_CONFLICTS {
-        if let Some(changes) = attempt(pool, &job).await? {
+        if let Some(changes) = attempt(pool, job).await? {
             return Ok(changes);
         }
         tracing::debug!(conflicts, "a transaction clashed; repeating it");
@@ -65,7 +69,7 @@ async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, St
     }
 }
 
-async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
+pub(super) async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
     let client = pool.get().await?;
     let begun = client.batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE");
     if let Err(error) = begun.await {
@@ -75,6 +79,7 @@ async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
     }
     Ok(Tx::new(TxInner::Postgres(PostgresTx {
         client: Some(client),
+        to_send: String::new(),
         clashed: false,
         unfit: false,
     })))
@@ -83,14 +88,20 @@ async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
 /// A transaction on one connection. Dropped half-way (a panic), it takes the connection with it.
 pub(crate) struct PostgresTx {
     client: Option<Object>,
+    /// Statements that go to the server with the next one, in one round trip. If one of them fails, so does the next one.
+    to_send: String,
     /// Whether a statement failed because of another transaction: then the job is repeated,
     /// whatever error it made of that.
-    clashed: bool,
+    pub(super) clashed: bool,
     /// Whether the connection must not be used again.
     unfit: bool,
 }
 
 impl PostgresTx {
+    pub(super) fn is_unfit(&self) -> bool {
+        self.unfit
+    }
+
     fn client(&self) -> Result<&Object, StoreError> {
         self.client
             .as_ref()
@@ -103,8 +114,34 @@ impl PostgresTx {
         result
     }
 
+    fn take_to_send(&mut self) -> String {
+        std::mem::take(&mut self.to_send)
+    }
+
+    fn send_later(&mut self, sql: &str) {
+        if !self.to_send.is_empty() {
+            self.to_send.push_str("; ");
+        }
+        self.to_send.push_str(sql);
+    }
+
+    /// Begins one of several jobs, which can be undone alone.
+    pub(super) fn begin_job(&mut self) {
+        self.send_later(SAVEPOINT);
+    }
+
+    pub(super) fn keep_job(&mut self) {
+        self.send_later(KEEP_JOB);
+    }
+
+    pub(super) fn undo_job(&mut self) {
+        self.send_later(UNDO_JOB);
+    }
+
     pub(crate) async fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
-        let result = execute(self.client()?, sql, values).await;
+        let to_send = self.take_to_send();
+        let client = self.client()?;
+        let result = send_before(client, &to_send, execute(client, sql, values)).await;
         self.watch(result)
     }
 
@@ -113,15 +150,19 @@ impl PostgresTx {
         sql: &str,
         rows: &[Vec<Value>],
     ) -> Result<Vec<u64>, StoreError> {
-        let result = execute_each(self.client()?, sql, rows).await;
+        let to_send = self.take_to_send();
+        let client = self.client()?;
+        let result = send_before(client, &to_send, execute_each(client, sql, rows)).await;
         self.watch(result)
     }
 
-    pub(crate) async fn execute_groups(
+    pub(crate) async fn execute_together(
         &mut self,
-        groups: &[(&'static str, Vec<Vec<Value>>)],
-    ) -> Result<(), StoreError> {
-        let result = execute_groups(self.client()?, groups).await;
+        statements: &[Statement],
+    ) -> Result<Vec<u64>, StoreError> {
+        let to_send = self.take_to_send();
+        let client = self.client()?;
+        let result = send_before(client, &to_send, execute_together(client, statements)).await;
         self.watch(result)
     }
 
@@ -130,7 +171,9 @@ impl PostgresTx {
         sql: &str,
         values: &[Value],
     ) -> Result<Vec<Row>, StoreError> {
-        let result = fetch(self.client()?, sql, values).await;
+        let to_send = self.take_to_send();
+        let client = self.client()?;
+        let result = send_before(client, &to_send, fetch(client, sql, values)).await;
         self.watch(result)
     }
 
@@ -140,9 +183,13 @@ impl PostgresTx {
         self.watch(result.map_err(Into::into))
     }
 
-    async fn commit(mut self, notify: bool) -> Result<(), StoreError> {
-        let sql = if notify { NOTIFY_AND_COMMIT } else { "COMMIT" };
-        let committed = self.client()?.batch_execute(sql).await;
+    pub(super) async fn commit(mut self, notify: bool) -> Result<(), StoreError> {
+        if notify {
+            self.send_later(NOTIFY);
+        }
+        self.send_later("COMMIT");
+        let to_send = self.take_to_send();
+        let committed = self.client()?.batch_execute(&to_send).await;
         if let Err(error) = committed {
             let failed = self.watch(Err(error.into()));
             // After a clash the connection is as good as before: they are common, a new one is dear.
@@ -153,12 +200,26 @@ impl PostgresTx {
         Ok(())
     }
 
-    async fn rollback(mut self) {
+    pub(super) async fn rollback(mut self) {
         let Ok(client) = self.client() else { return };
         if !self.unfit && client.batch_execute("ROLLBACK").await.is_ok() {
             drop(self.client.take());
         }
     }
+}
+
+/// Sends statements and those of the work, without waiting in between.
+async fn send_before<T>(
+    client: &Object,
+    to_send: &str,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    if to_send.is_empty() {
+        return work.await;
+    }
+    // `join` begins with the first.
+    let (sent, result) = join(client.batch_execute(to_send), work).await;
+    sent.map_err(Into::into).and(result)
 }
 
 impl Drop for PostgresTx {

@@ -5,7 +5,7 @@
 //! their day are merged into a day; nothing that is shown reaches back that far.
 
 use super::{DAY_MS, HourKey, Sums, sum};
-use crate::{StoreError, Tx, Value};
+use crate::{Statement, StoreError, Tx, Value};
 use estrade_model::call::Span;
 use estrade_model::{Timestamp, WorkspaceId};
 use std::collections::BTreeMap;
@@ -38,9 +38,7 @@ macro_rules! add_sums {
 type SumsBy<S> = BTreeMap<(WorkspaceId, &'static str, Timestamp, S), Sums>;
 
 /// The statements that add what is added to `usage_hours`, each with its rows.
-pub(super) fn additions(
-    hours: &BTreeMap<HourKey<'_>, Sums>,
-) -> [(&'static str, Vec<Vec<Value>>); 2] {
+pub(super) fn additions(hours: &BTreeMap<HourKey<'_>, Sums>) -> [Statement; 2] {
     let (mut models, mut keys) = (SumsBy::new(), SumsBy::new());
     for (hour, sums) in hours {
         let at = Timestamp::from_millis(hour.hour);
@@ -54,8 +52,14 @@ pub(super) fn additions(
         }
     }
     [
-        (add_sums!("usage_models", "model"), rows(models)),
-        (add_sums!("usage_keys", "key_id"), rows(keys)),
+        Statement {
+            sql: add_sums!("usage_models", "model"),
+            rows: rows(models),
+        },
+        Statement {
+            sql: add_sums!("usage_keys", "key_id"),
+            rows: rows(keys),
+        },
     ]
 }
 

@@ -10,6 +10,7 @@ mod blob_storage;
 #[path = "../support/database_fixture.rs"]
 mod database_fixture;
 mod feed;
+mod groups;
 mod opening;
 mod rate_buckets;
 mod transactions;

@@ -1,0 +1,205 @@
+//! Group commit: short jobs that wait at the same time are committed together.
+//!
+//! Jobs of one owner write the same row, that of the owner's counters. In transactions of their own all but one of those that
+//! run at once would clash and be repeated. Here they run one after the other in one transaction of the server, each behind a
+//! savepoint, so that one that fails undoes only itself. What one of them costs is a round trip for each of its statements;
+//! beginning and committing, which waits for the disk, are shared.
+//!
+//! Nobody waits for others to come: whoever finds the turn free takes what waits by then. A job keeps those behind it waiting,
+//! so long ones belong into transactions of their own.
+
+use super::transaction::{PostgresTx, begin, transact_until_serial};
+use crate::StoreError;
+use crate::changes::{Change, Changes};
+use crate::db::{ErasedJob, Tx, TxInner};
+use deadpool_postgres::Pool;
+use estrade_model::sync::MutexExt;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex as SyncMutex};
+use tokio::sync::{Mutex, oneshot};
+
+/// How many jobs are committed together. The server keeps track of 64 savepoints of a transaction in memory.
+const MAX_JOBS: usize = 32;
+/// How many jobs wait; more run in transactions of their own, and wait for a connection.
+const MAX_WAITING: usize = 1024;
+/// After this many clashes with other nodes, and with transactions that are not in groups, each job runs alone.
+const MAX_CLASHES: usize = 2;
+
+/// Jobs that wait for their turn.
+#[derive(Default)]
+pub(super) struct GroupQueue {
+    waiting: SyncMutex<VecDeque<Waiting>>,
+    /// Held by the one group that is under way.
+    turn: Mutex<()>,
+}
+
+struct Waiting {
+    job: ErasedJob,
+    done: oneshot::Sender<Result<(), StoreError>>,
+}
+
+impl GroupQueue {
+    /// Adds a job; returns it when too many wait.
+    fn push(
+        &self,
+        job: ErasedJob,
+        done: oneshot::Sender<Result<(), StoreError>>,
+    ) -> Option<ErasedJob> {
+        let mut waiting = self.waiting.lock_ignoring_poison();
+        if waiting.len() >= MAX_WAITING {
+            return Some(job);
+        }
+        waiting.push_back(Waiting { job, done });
+        None
+    }
+
+    fn take(&self) -> Vec<Waiting> {
+        let mut waiting = self.waiting.lock_ignoring_poison();
+        let count = waiting.len().min(MAX_JOBS);
+        waiting.drain(..count).collect()
+    }
+}
+
+/// What running jobs needs.
+#[derive(Clone)]
+pub(super) struct GroupRunner {
+    pub(super) pool: Pool,
+    pub(super) clashing: Arc<Mutex<()>>,
+    pub(super) queue: Arc<GroupQueue>,
+    pub(super) feed: Arc<Changes>,
+}
+
+impl GroupRunner {
+    /// Runs a job together with those that wait.
+    pub(super) async fn run(self, job: ErasedJob) -> Result<(), StoreError> {
+        let (done, result) = oneshot::channel();
+        if let Some(job) = self.queue.push(job, done) {
+            return self.run_alone(&job).await;
+        }
+        let turn = self.queue.turn.lock().await;
+        let group = self.queue.take();
+        // Empty: whoever had the turn has run this job, too.
+        if !group.is_empty() {
+            self.run_group(group).await;
+        }
+        drop(turn);
+        result.await.map_err(StoreError::bug).flatten()
+    }
+
+    async fn run_group(&self, group: Vec<Waiting>) {
+        if group.len() > 1 {
+            for _ in 0..MAX_CLASHES {
+                match self.attempt(&group).await {
+                    Ok(Some(results)) => return finish(group, results),
+                    Ok(None) => tracing::debug!("a group of transactions clashed; repeating it"),
+                    // What one of them has broken must not break the others.
+                    Err(_) => break,
+                }
+            }
+        }
+        let alone = group.into_iter().map(|waiting| async move {
+            let result = self.run_alone(&waiting.job).await;
+            drop(waiting.done.send(result));
+        });
+        join_all(alone).await;
+    }
+
+    async fn run_alone(&self, job: &ErasedJob) -> Result<(), StoreError> {
+        let ran = AssertUnwindSafe(transact_until_serial(&self.pool, &self.clashing, job));
+        let panicked = |_| StoreError::bug("a transaction panicked");
+        let changes = ran.catch_unwind().await.map_err(panicked).flatten()?;
+        // Before the caller responds: a request that follows the response must see the change.
+        self.feed.publish(&changes);
+        Ok(())
+    }
+
+    /// Runs all jobs in one transaction; what each of them comes to, or none when it clashed with another transaction.
+    async fn attempt(
+        &self,
+        group: &[Waiting],
+    ) -> Result<Option<Vec<Result<(), StoreError>>>, StoreError> {
+        let mut tx = begin(&self.pool).await?;
+        let mut results = Vec::with_capacity(group.len());
+        for waiting in group {
+            match run_job(&mut tx, &waiting.job).await? {
+                Some(result) => results.push(result),
+                None => {
+                    let (inner, _) = open(tx)?;
+                    inner.rollback().await;
+                    return Ok(None);
+                }
+            }
+        }
+        let (inner, changes) = open(tx)?;
+        match inner.commit(!changes.is_empty()).await {
+            Ok(()) => {}
+            Err(StoreError::Serialization(_)) => return Ok(None),
+            // Whether it was committed is not known, so none of them may run again.
+            Err(error @ StoreError::Unavailable(_)) => {
+                let error = Arc::new(error);
+                let unknown = || Err(StoreError::Unavailable(Arc::clone(&error).into()));
+                return Ok(Some(group.iter().map(|_| unknown()).collect()));
+            }
+            Err(error) => return Err(error),
+        }
+        self.feed.publish(&changes);
+        Ok(Some(results))
+    }
+}
+
+/// Runs one job of several in a transaction; none when it clashed.
+async fn run_job(
+    tx: &mut Tx,
+    job: &ErasedJob,
+) -> Result<Option<Result<(), StoreError>>, StoreError> {
+    let changes_before = tx.changes.len();
+    inner(tx)?.begin_job();
+    let ran = AssertUnwindSafe(async { job(tx).await })
+        .catch_unwind()
+        .await;
+    // In the middle of a statement: the connection is of no use.
+    let keep = ran.map_err(|_| StoreError::bug("a transaction panicked"))?;
+    let has_failed = std::mem::take(&mut tx.failed);
+    let postgres = inner(tx)?;
+    if postgres.clashed {
+        return Ok(None);
+    }
+    if postgres.is_unfit() {
+        return Err(StoreError::bug("the connection broke"));
+    }
+    if keep && !has_failed {
+        postgres.keep_job();
+        return Ok(Some(Ok(())));
+    }
+    postgres.undo_job();
+    tx.changes.truncate(changes_before);
+    Ok(Some(if keep {
+        Err(Tx::kept_after_failure())
+    } else {
+        Ok(())
+    }))
+}
+
+fn inner(tx: &mut Tx) -> Result<&mut PostgresTx, StoreError> {
+    match &mut tx.inner {
+        TxInner::Postgres(inner) => Ok(inner),
+        TxInner::Sqlite(_) => Err(StoreError::bug("the transaction changed its backend")),
+    }
+}
+
+fn open(tx: Tx) -> Result<(PostgresTx, Vec<Change>), StoreError> {
+    match tx.inner {
+        TxInner::Postgres(inner) => Ok((inner, tx.changes)),
+        TxInner::Sqlite(_) => Err(StoreError::bug("the transaction changed its backend")),
+    }
+}
+
+/// Tells those who wait; one who went away does not want to know.
+fn finish(group: Vec<Waiting>, results: Vec<Result<(), StoreError>>) {
+    for (waiting, result) in group.into_iter().zip(results) {
+        drop(waiting.done.send(result));
+    }
+}
