@@ -19,8 +19,10 @@ as_postgres() {
     exec "$@"
 }
 
+# `start_postgres durable`: as in production. Otherwise nothing has to survive a power cut.
 start_postgres() {
-    local bin port
+    local bin port speed=(-c fsync=off -c synchronous_commit=off -c full_page_writes=off)
+    [[ ${1:-} != durable ]] || speed=()
     bin=$(postgres_bin)
     port=$(python3 -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])')
     postgres_dir=$(mktemp -d /tmp/estrade-postgres.XXXXXX) # short: it holds a Unix socket
@@ -28,10 +30,9 @@ start_postgres() {
 
     (cd "$postgres_dir" && as_postgres "$bin/initdb" --pgdata="$postgres_dir/data" \
         --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync) >/dev/null
-    # Nothing here has to survive a power cut.
     (cd "$postgres_dir" && as_postgres "$bin/postgres" -D "$postgres_dir/data" \
         -c listen_addresses=127.0.0.1 -c port="$port" -c unix_socket_directories="$postgres_dir" \
-        -c max_connections=300 -c fsync=off -c synchronous_commit=off -c full_page_writes=off) \
+        -c max_connections=300 "${speed[@]}") \
         >"$target/postgres.log" 2>&1 &
     postgres_pid=$!
 

@@ -3,12 +3,13 @@
 mod authorize;
 mod creates;
 mod idle;
+mod postgres;
 mod projects;
 mod seed;
 mod start;
 
-use crate::Options;
 use crate::suite::{self, Part};
+use crate::{Database, Options};
 use std::process::ExitCode;
 
 const PARTS: [(&str, Part); 4] = [
@@ -18,7 +19,13 @@ const PARTS: [(&str, Part); 4] = [
     ("authorize", authorize::run),
 ];
 
+const POSTGRES_PARTS: [(&str, Part); 2] =
+    [("creates", postgres::creates), ("reads", postgres::reads)];
+
 /// Runs the suite; fails when a target is missed.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    suite::run("api", &PARTS, options)
+    match options.database {
+        Database::Sqlite => suite::run("api", &PARTS, options),
+        Database::Postgres => suite::run("api", &POSTGRES_PARTS, options),
+    }
 }

@@ -9,9 +9,10 @@ mod throughput;
 
 use crate::Options;
 use crate::installation::{Running, Site};
+use crate::postgres;
 use crate::suite::{self, Bench, Part};
-use anyhow::{Context, ensure};
-use std::process::{Command, ExitCode};
+use anyhow::Context;
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PARTS: [(&str, Part); 2] = [
@@ -33,7 +34,7 @@ struct Cluster {
 
 impl Cluster {
     fn start(bench: &Bench<'_>, name: &str) -> anyhow::Result<Self> {
-        let database = create_database(name)?;
+        let database = postgres::create_database(name)?;
         let key = bench.options.work.join(format!("{name}.key"));
         let bucket = bucket(name)?;
         let settings = format!(
@@ -66,24 +67,6 @@ impl Cluster {
 
 fn variable(name: &str) -> anyhow::Result<String> {
     std::env::var(name).with_context(|| format!("{name} is not set; ./bench cluster sets it"))
-}
-
-/// A database of its own on the server that `./bench` starts.
-fn create_database(name: &str) -> anyhow::Result<String> {
-    let server = variable("ESTRADE_TEST_POSTGRES")?;
-    let name = format!("bench_{name}");
-    let create = format!("--command=CREATE DATABASE {name}");
-    let drop = format!("--command=DROP DATABASE IF EXISTS {name}");
-    let mut psql = Command::new("psql");
-    let status = psql
-        .arg(&server)
-        .args([drop, create])
-        .arg("--quiet")
-        .status();
-    let status = status.context("psql")?;
-    ensure!(status.success(), "psql: {status}");
-    let (server, _) = server.rsplit_once('/').context("no database")?;
-    Ok(format!("{server}/{name}"))
 }
 
 /// A prefix of its own in the bucket that `./bench` makes.

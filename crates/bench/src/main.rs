@@ -22,6 +22,7 @@ mod http;
 mod installation;
 mod load;
 mod panel;
+mod postgres;
 mod random;
 mod reference;
 mod report;
@@ -93,6 +94,9 @@ struct Options {
     /// Only the parts whose name contains this.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Where the facts are, in `api`.
+    #[arg(long, value_enum, default_value_t = Database::Sqlite)]
+    database: Database,
     /// Keys in the large database.
     #[arg(long, default_value_t = 1_000_000, hide = true)]
     keys: u64,
@@ -102,6 +106,12 @@ struct Options {
     /// Let server and load share all cores.
     #[arg(long, hide = true)]
     unpinned: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Database {
+    Sqlite,
+    Postgres,
 }
 
 fn main() -> anyhow::Result<ExitCode> {

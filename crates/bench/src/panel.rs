@@ -8,11 +8,12 @@ use crate::Options;
 use crate::http;
 use crate::installation::{Running, Site};
 use crate::load::{self, Traffic};
+use crate::postgres::{create_database, settle};
 use crate::report::{Row, Target, Unit, thousands};
 use crate::suite::{self, Bench, Part};
 use anyhow::{Context, ensure};
 use serde_json::json;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 use visitor::Visitor;
 
@@ -44,24 +45,9 @@ fn sqlite(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 }
 
 fn postgres(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let url = std::env::var("ESTRADE_TEST_POSTGRES");
-    let url = url.context("ESTRADE_TEST_POSTGRES is not set; ./bench panel starts a PostgreSQL")?;
+    let url = create_database("panel")?;
     let site = Site::with_database(bench, "panel-postgres", &url)?;
     measure(bench, &site, "PostgreSQL", || settle(&url))
-}
-
-/// What comes to a database some minutes after it was filled: statistics for its plans, and pages that need no clean-up.
-/// As `pgbench` does before it measures, so that autovacuum does not run beside the pages.
-fn settle(url: &str) -> anyhow::Result<()> {
-    let commands = ["--command=VACUUM ANALYZE", "--command=CHECKPOINT"];
-    let status = Command::new("psql")
-        .arg(url)
-        .args(commands)
-        .arg("--quiet")
-        .status();
-    let status = status.context("psql")?;
-    ensure!(status.success(), "psql: {status}");
-    Ok(())
 }
 
 fn measure(
