@@ -5,7 +5,6 @@
 //! the table is not logged. Time is the database's: nodes whose clocks differ would leak too much or not at all.
 
 use crate::db::Backend;
-use crate::prune::prune;
 use crate::{Db, StoreError};
 use estrade_model::Timestamp;
 use estrade_model::rate::{RATE_ONE, RateReply, RateReport, RateUnit};
@@ -39,10 +38,20 @@ SET used = LEAST(d.total + d.granted, 1440 * d.size, 9223372036854775807), rate 
 FROM decided d WHERE b.bucket = d.bucket
 RETURNING b.bucket, b.used, CAST(d.granted AS BIGINT)";
 
+/// They are as of now: an old one would be removed before it is used.
 const CREATE: &str = "
 INSERT INTO rate_buckets (bucket, used, rate, at)
-SELECT bucket, 0, rate, 0 FROM unnest($1::text[], $2::bigint[]) AS r (bucket, rate) ORDER BY bucket
+SELECT bucket, 0, rate, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) FROM unnest($1::text[], $2::bigint[]) AS r (bucket, rate) ORDER BY bucket
 ON CONFLICT (bucket) DO NOTHING";
+
+/// A bucket that is locked is in use. Skipping it, the removal waits for no exchange, and so cannot form a deadlock with
+/// one. A day's worth has not leaked after an hour: such a debt is kept until it has.
+const PRUNE: &str = "
+WITH old AS MATERIALIZED (
+    SELECT bucket FROM rate_buckets WHERE at / 1000 < $1 AND used / rate <= CAST(3600000000 AS BIGINT)
+    LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+DELETE FROM rate_buckets b USING old WHERE b.bucket = old.bucket RETURNING 1";
 
 /// Takes reports of buckets, each at most once, and returns a reply to each, in order. PostgreSQL only.
 pub async fn exchange(db: &Db, reports: &[RateReport]) -> Result<Vec<RateReply>, StoreError> {
@@ -105,11 +114,12 @@ async fn run(
 
 /// Removes up to `limit` buckets that were last used before a moment and are empty by now.
 pub async fn prune_rate_buckets(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
-    // A day's worth has not leaked after an hour: such a debt is kept until it has.
-    let sql = "DELETE FROM rate_buckets WHERE bucket IN
-               (SELECT bucket FROM rate_buckets
-                WHERE at / 1000 < $1 AND used / rate <= CAST(3600000000 AS BIGINT) LIMIT $2)";
-    prune(db, sql, before, limit).await
+    if matches!(db.backend(), Backend::Sqlite(_)) {
+        return Ok(0);
+    }
+    let values: [&(dyn ToSql + Sync); 2] = [&before.millis(), &i64::from(limit)];
+    let removed = run(db, PRUNE, &values).await?.len();
+    Ok(u64::try_from(removed).unwrap_or(u64::MAX))
 }
 
 fn name(report: &RateReport) -> String {

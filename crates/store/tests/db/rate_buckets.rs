@@ -4,10 +4,14 @@ use crate::database_fixture::DatabaseFixture;
 use estrade_fixtures::Fixture;
 use estrade_model::Timestamp;
 use estrade_model::rate::{RATE_ONE, RateReply, RateReport, RateUnit};
+use estrade_store::StoreError;
 use estrade_store::rate_buckets::{exchange, prune_rate_buckets};
 use std::num::NonZeroU32;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 const ONE: i64 = RATE_ONE.cast_signed();
 
@@ -166,5 +170,65 @@ async fn old_buckets_are_removed_when_they_are_empty() {
     assert_eq!(prune_rate_buckets(&db, now, 10).await.unwrap(), 1);
     let left = exchange(&db, &[report(1, 1)]).await.unwrap();
     assert!(left[0].used > 900 * ONE);
+    fixture.finish().await;
+}
+
+#[tokio::test]
+async fn a_removal_leaves_out_what_an_exchange_has_locked() {
+    let fixture = DatabaseFixture::on_postgres().await;
+    let db = fixture.open().await;
+    let reports = [1, 2, 3, 4].map(|subject| report(subject, 10));
+    exchange(&db, &reports).await.unwrap();
+    let (locked, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let holder = {
+        let (db, locked, done) = (db.clone(), Arc::clone(&locked), Arc::clone(&done));
+        async move {
+            let lock = "SELECT bucket FROM rate_buckets WHERE bucket LIKE '0202%' FOR UPDATE";
+            db.transact(move |tx| {
+                let (locked, done) = (Arc::clone(&locked), Arc::clone(&done));
+                Box::pin(async move {
+                    let buckets: Vec<String> = tx.query(lock).fetch_all().await?;
+                    assert_eq!(buckets.len(), 1);
+                    locked.notify_one();
+                    done.notified().await;
+                    Ok::<_, StoreError>(())
+                })
+            })
+            .await
+        }
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(holder);
+    locked.notified().await;
+    let late = Timestamp::from_millis(i64::MAX / 2_000);
+    let second = Duration::from_secs(1);
+    for due in [2, 1, 0] {
+        let removal = timeout(second, prune_rate_buckets(&db, late, 2)).await;
+        assert_eq!(removal.expect("it does not wait").unwrap(), due);
+    }
+    done.notify_one();
+    tasks.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(prune_rate_buckets(&db, late, 2).await.unwrap(), 1);
+    fixture.finish().await;
+}
+
+#[tokio::test]
+async fn a_new_bucket_is_not_removed_before_it_is_used() {
+    let fixture = DatabaseFixture::on_postgres().await;
+    let db = fixture.open().await;
+    let remover = fixture.open().await;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let now = UNIX_EPOCH.elapsed().unwrap().as_millis();
+        let now = Timestamp::from_millis(i64::try_from(now).unwrap());
+        let hour_ago = now.before(Duration::from_hours(1));
+        loop {
+            prune_rate_buckets(&remover, hour_ago, 100).await.unwrap();
+        }
+    });
+    for subject in 0..=u8::MAX {
+        exchange(&db, &[report(subject, 10)]).await.unwrap();
+    }
+    tasks.shutdown().await;
     fixture.finish().await;
 }
