@@ -232,3 +232,18 @@ async fn a_new_bucket_is_not_removed_before_it_is_used() {
     tasks.shutdown().await;
     fixture.finish().await;
 }
+
+#[tokio::test]
+async fn no_debt_is_longer_than_a_day() {
+    let fixture = DatabaseFixture::on_postgres().await;
+    let db = fixture.open().await;
+    let debt = RateReport {
+        change: i64::MAX / 2,
+        ..report(1, 10)
+    };
+    for _ in 0..2 {
+        let replies = exchange(&db, &[debt]).await.unwrap();
+        assert_eq!(replies[0].used, 24 * 60 * 10 * ONE);
+    }
+    fixture.finish().await;
+}
