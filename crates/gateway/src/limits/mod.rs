@@ -10,6 +10,12 @@ pub(crate) mod sharing;
 pub(crate) mod taking;
 
 #[cfg(test)]
+mod cluster_fixture;
+#[cfg(test)]
 mod rate_limiter_tests;
+#[cfg(test)]
+mod rate_outage_tests;
+#[cfg(test)]
+mod rate_queue_tests;
 #[cfg(test)]
 mod rate_sharing_tests;
