@@ -5,6 +5,7 @@ pub(crate) mod cost_estimate;
 pub(crate) mod detached_reads;
 pub(crate) mod rate_limiter;
 pub(crate) mod rate_sharing;
+pub(crate) mod report_queue;
 pub(crate) mod shared_bucket;
 pub(crate) mod sharing;
 pub(crate) mod taking;

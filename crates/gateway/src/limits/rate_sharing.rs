@@ -4,6 +4,7 @@
 //! statements does not grow with the number of calls.
 
 use super::rate_limiter::{RateLimiter, Reply};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -25,9 +26,16 @@ impl RateLimiter {
             if !self.exchange().await {
                 sleep(RETRY_DELAY).await;
             }
-            // Also under load, when the queue is never empty.
+            self.pause().await;
+        }
+    }
+
+    /// Waits between two exchanges, also under load when the queue is never empty, but not while a call waits.
+    async fn pause(&self) {
+        let mut pause = pin!(sleep(REPORT_DELAY));
+        while !self.sharing.is_awaited() {
             tokio::select! {
-                () = sleep(REPORT_DELAY) => {}
+                () = &mut pause => return,
                 () = self.sharing.urgent.notified() => {}
             }
         }
@@ -72,7 +80,7 @@ impl RateLimiter {
         }
         if !is_reached {
             // Those of later exchanges would wait for as many timeouts.
-            for id in self.sharing.queued() {
+            for id in self.sharing.awaited() {
                 self.release_waiting(id);
             }
         }

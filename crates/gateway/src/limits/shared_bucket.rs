@@ -7,6 +7,7 @@
 //! is admitted again: in t seconds all nodes admit at most limit × (1 + CREDIT + t / 60).
 
 use super::bucket::{Bucket, size};
+use super::report_queue::Place;
 use estrade_model::rate::{RateReply, RateReport, RateUnit};
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -28,8 +29,8 @@ pub(crate) struct SharedBucket {
     heard: Option<Heard>,
     /// Calls that the shared bucket has to decide, oldest first; one per open request at most.
     waiting: VecDeque<Waiting>,
-    /// Whether it is in the queue of reports.
-    pub(crate) is_queued: bool,
+    /// In the queue of reports; also while it was taken out of it and the report is not made yet.
+    pub(crate) place: Option<Place>,
 }
 
 /// The shared bucket, when it last replied.
@@ -71,7 +72,7 @@ impl SharedBucket {
             reporting: 0,
             heard: None,
             waiting: VecDeque::new(),
-            is_queued: false,
+            place: None,
         }
     }
 
@@ -137,7 +138,7 @@ impl SharedBucket {
         (subject, unit): ([u8; 12], RateUnit),
         own: Bucket,
     ) -> Option<RateReport> {
-        self.is_queued = false;
+        self.place = None;
         self.waiting.retain(|waiting| !waiting.decision.is_closed());
         if self.unreported == 0 && self.waiting.is_empty() {
             return None;
@@ -214,7 +215,7 @@ impl SharedBucket {
 
     /// Whether anything would be lost without it.
     pub(crate) fn is_needed(&self, now: Instant) -> bool {
-        self.is_queued
+        self.place.is_some()
             || self.unreported != 0
             || self.reporting != 0
             || !self.waiting.is_empty()

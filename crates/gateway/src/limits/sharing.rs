@@ -1,6 +1,7 @@
 //! This node's side of the shared buckets: whether there are other nodes, and a queue of the buckets that were used.
 
 use super::bucket::BucketId;
+use super::report_queue::ReportQueue;
 use super::shared_bucket::SharedBucket;
 use crate::shared_rates::SharedRates;
 use estrade_model::sync::MutexExt;
@@ -8,16 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Buckets of one exchange.
-const MAX_REPORTS: usize = 256;
-
 /// This node's side of the shared buckets.
 #[derive(Default)]
 pub(crate) struct Sharing {
     /// None: there is no other node.
     pub(super) rates: Option<Arc<dyn SharedRates>>,
-    /// Each bucket is in it once at most.
-    queue: Mutex<Vec<BucketId>>,
+    queue: Mutex<ReportQueue>,
     pub(super) queued: Notify,
     /// A call waits.
     pub(super) urgent: Notify,
@@ -45,26 +42,41 @@ impl Sharing {
         self.is_unreachable.load(Ordering::Relaxed)
     }
 
-    /// Puts a bucket in the queue of reports.
+    /// Puts a bucket in the queue of reports, or further ahead once a call waits for it.
     pub(super) fn enqueue(&self, id: BucketId, bucket: &mut SharedBucket) {
-        if !std::mem::replace(&mut bucket.is_queued, true) {
-            self.queue.lock_ignoring_poison().push(id);
-            self.queued.notify_one();
+        let is_awaited = bucket.is_waited_for();
+        match bucket.place {
+            Some(place) if place.is_awaited || !is_awaited => return,
+            Some(place) => {
+                let Some(place) = self.queue.lock_ignoring_poison().move_ahead(place) else {
+                    // It was popped, and its report will contain this call. With a second place it could be reported
+                    // twice in one exchange.
+                    return;
+                };
+                bucket.place = Some(place);
+            }
+            None => {
+                let place = self.queue.lock_ignoring_poison().push(id, is_awaited);
+                bucket.place = Some(place);
+                self.queued.notify_one();
+            }
         }
-        if bucket.is_waited_for() {
+        if is_awaited {
             self.urgent.notify_one();
         }
     }
 
     pub(super) fn next_reports(&self) -> Vec<BucketId> {
-        let mut queue = self.queue.lock_ignoring_poison();
-        let count = queue.len().min(MAX_REPORTS);
-        queue.drain(..count).collect()
+        self.queue.lock_ignoring_poison().pop()
     }
 
-    /// The buckets that wait for the next exchange.
-    pub(super) fn queued(&self) -> Vec<BucketId> {
-        self.queue.lock_ignoring_poison().clone()
+    /// The buckets with calls that wait for a later exchange.
+    pub(super) fn awaited(&self) -> Vec<BucketId> {
+        self.queue.lock_ignoring_poison().awaited()
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        self.queue.lock_ignoring_poison().is_awaited()
     }
 
     pub(super) fn is_empty(&self) -> bool {
