@@ -165,6 +165,16 @@ pub(super) fn auth(key: (u32, u32), workspace: (u32, u32)) -> AuthContext {
     }
 }
 
+/// The same workspace with another limit of the key.
+pub(super) fn with_key_limits(auth: &AuthContext, (rpm, tpm): (u32, u32)) -> AuthContext {
+    let mut auth = auth.clone();
+    auth.key.rates = RateLimits {
+        rpm: NonZeroU32::new(rpm),
+        tpm: NonZeroU32::new(tpm),
+    };
+    auth
+}
+
 /// The bucket of a key.
 pub(super) fn bucket_of(auth: &AuthContext, unit: RateUnit) -> BucketId {
     (*auth.key.id.as_bytes(), unit)

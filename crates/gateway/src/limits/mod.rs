@@ -13,6 +13,8 @@ pub(crate) mod taking;
 #[cfg(test)]
 mod cluster_fixture;
 #[cfg(test)]
+mod limit_change_tests;
+#[cfg(test)]
 mod rate_limiter_tests;
 #[cfg(test)]
 mod rate_outage_tests;

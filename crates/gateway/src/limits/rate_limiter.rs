@@ -159,52 +159,83 @@ impl RateLimiter {
     }
 
     pub(super) fn attempt(&self, owner: BucketOwner, charge: &RateLimitCharge) -> Attempt {
-        let (id, unit, now) = (owner.id, charge.unit, charge.at);
-        let wanted = u128::from(charge.count) * ONE;
         // Locked before the state of sharing is read: whoever waits is seen when sharing ends.
-        let mut shard = self.shard(&id);
-        let shard = &mut *shard;
-        let (nodes, is_shared) = (self.sharing.nodes(), self.sharing.is_shared());
-        let decides_alone = !is_shared || self.sharing.is_unreachable();
-        let (in_force, limit) = if is_shared && decides_alone {
-            owner.share(nodes)
+        let mut shard = self.shard(&owner.id);
+        shard.prune(charge.at);
+        let is_shared = self.sharing.is_shared();
+        if is_shared && !self.sharing.is_unreachable() {
+            self.attempt_shared(&mut shard, owner, charge)
         } else {
-            (owner.limits, owner.limit)
-        };
-        shard.prune(now);
-        let new = || Buckets::new(now, in_force);
-        let buckets = shard.buckets.entry(id).or_insert_with(new);
-        buckets.forward(now, in_force);
-        let own = buckets.of(unit);
-        if decides_alone {
-            if is_shared {
-                // What this node used of the whole limit must not count against its share for minutes.
-                own.used = own.used.min(size(limit));
-            }
-            if own.take(limit, charge.count).is_err() {
-                return Attempt::Refused(*own, limit);
-            }
-            if is_shared {
-                self.change(&mut shard.shared, owner, unit, wanted.cast_signed());
-            }
-            return Attempt::Taken(own.status(limit));
+            self.attempt_alone(&mut shard, owner, charge, is_shared)
         }
+    }
+
+    /// Takes by what this node knows of the shared bucket, or waits for what that decides.
+    fn attempt_shared(
+        &self,
+        shard: &mut Shard,
+        owner: BucketOwner,
+        charge: &RateLimitCharge,
+    ) -> Attempt {
+        let (now, limit, id) = (charge.at, owner.limit, (owner.id, charge.unit));
+        let wanted = u128::from(charge.count) * ONE;
+        let own = forwarded(&mut shard.buckets, owner.id, now, owner.limits).of(charge.unit);
         let new = || SharedBucket::new(limit);
-        let common = shard.shared.entry((id, unit)).or_insert_with(new);
-        common.set_limit(limit);
-        match common.judge(*own, wanted, nodes, now) {
+        let common = shard.shared.entry(id).or_insert_with(new);
+        self.set_limit(id, common, limit, now);
+        match common.judge(*own, wanted, self.sharing.nodes(), now) {
             Judgement::Admit => {
                 own.used += wanted;
                 common.change(wanted.cast_signed());
-                self.sharing.enqueue((id, unit), common);
+                self.sharing.enqueue(id, common);
                 Attempt::Taken(common.estimate(*own, now).status(limit))
             }
             Judgement::Refuse => Attempt::Refused(common.estimate(*own, now), limit),
             Judgement::Ask => {
                 let decision = common.ask(wanted);
-                self.sharing.enqueue((id, unit), common);
+                self.sharing.enqueue(id, common);
                 Attempt::Waits(decision)
             }
+        }
+    }
+
+    /// Takes by what this node has used: by its share of the limit when there are others that cannot be reached.
+    fn attempt_alone(
+        &self,
+        shard: &mut Shard,
+        owner: BucketOwner,
+        charge: &RateLimitCharge,
+        is_shared: bool,
+    ) -> Attempt {
+        let (now, id) = (charge.at, (owner.id, charge.unit));
+        let (limits, limit) = if is_shared {
+            owner.share(self.sharing.nodes())
+        } else {
+            (owner.limits, owner.limit)
+        };
+        if let Some(common) = shard.shared.get_mut(&id) {
+            self.set_limit(id, common, owner.limit, now);
+        }
+        let own = forwarded(&mut shard.buckets, owner.id, now, limits).of(charge.unit);
+        if is_shared {
+            // What this node used of the whole limit must not count against its share for minutes.
+            own.used = own.used.min(size(limit));
+        }
+        if own.take(limit, charge.count).is_err() {
+            return Attempt::Refused(*own, limit);
+        }
+        let status = own.status(limit);
+        if is_shared {
+            let wanted = u128::from(charge.count) * ONE;
+            self.change(&mut shard.shared, owner, charge.unit, wanted.cast_signed());
+        }
+        Attempt::Taken(status)
+    }
+
+    /// A limit that was changed is reported even if nothing more is used: calls that are refused report nothing.
+    fn set_limit(&self, id: BucketId, common: &mut SharedBucket, limit: NonZeroU32, now: Instant) {
+        if common.set_limit(limit, now) {
+            self.sharing.enqueue(id, common);
         }
     }
 
@@ -317,6 +348,18 @@ impl RateLimiter {
             }
         }
     }
+}
+
+/// The buckets of a key or workspace as they are now, with these limits from now on.
+fn forwarded(
+    buckets: &mut HashMap<[u8; 12], Buckets>,
+    id: [u8; 12],
+    now: Instant,
+    limits: RateLimits,
+) -> &mut Buckets {
+    let buckets = (buckets.entry(id)).or_insert_with(|| Buckets::new(now, limits));
+    buckets.forward(now, limits);
+    buckets
 }
 
 /// What this node has used of a bucket, without what has leaked.

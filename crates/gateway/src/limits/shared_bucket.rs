@@ -22,6 +22,9 @@ const FRESH: Duration = Duration::from_millis(250);
 
 pub(crate) struct SharedBucket {
     limit: NonZeroU32,
+    /// The limit in the report that is under way, and the one that the shared bucket has.
+    reporting_limit: NonZeroU32,
+    reported_limit: NonZeroU32,
     /// Used here since the last report; negative: to be given back.
     unreported: i128,
     /// In the report that is under way.
@@ -36,8 +39,19 @@ pub(crate) struct SharedBucket {
 /// The shared bucket, when it last replied.
 #[derive(Clone, Copy)]
 struct Heard {
+    /// Without what has leaked until `at`.
     bucket: Bucket,
     at: Instant,
+    fresh_until: Instant,
+}
+
+impl Heard {
+    fn leak(&mut self, limit: NonZeroU32, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_micros();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        self.bucket.leak(Some(limit), passed);
+        self.at = self.at.max(now);
+    }
 }
 
 struct Waiting {
@@ -68,6 +82,8 @@ impl SharedBucket {
     pub(crate) fn new(limit: NonZeroU32) -> Self {
         Self {
             limit,
+            reporting_limit: limit,
+            reported_limit: limit,
             unreported: 0,
             reporting: 0,
             heard: None,
@@ -76,17 +92,24 @@ impl SharedBucket {
         }
     }
 
-    pub(crate) fn set_limit(&mut self, limit: NonZeroU32) {
+    /// Whether the limit is another one from now on, which the shared bucket has to be told.
+    pub(crate) fn set_limit(&mut self, limit: NonZeroU32, now: Instant) -> bool {
+        if limit == self.limit {
+            return false;
+        }
+        // Until now it leaked by the limit before.
+        if let Some(heard) = &mut self.heard {
+            heard.leak(self.limit, now);
+        }
         self.limit = limit;
+        true
     }
 
     /// What all nodes have used, as far as this node can tell. `own` is what it has used itself.
     pub(crate) fn estimate(&self, own: Bucket, now: Instant) -> Bucket {
-        let heard = self.heard.map_or(0, |heard| {
-            let mut bucket = heard.bucket;
-            let passed = now.saturating_duration_since(heard.at).as_micros();
-            bucket.leak(Some(self.limit), u64::try_from(passed).unwrap_or(u64::MAX));
-            bucket.used
+        let heard = self.heard.map_or(0, |mut heard| {
+            heard.leak(self.limit, now);
+            heard.bucket.used
         });
         Bucket {
             used: (heard + self.pending()).max(own.used),
@@ -109,9 +132,8 @@ impl SharedBucket {
                 Judgement::Ask
             };
         }
-        let is_fresh = |heard: &Heard| now.saturating_duration_since(heard.at) < FRESH;
         match &self.heard {
-            Some(heard) if is_fresh(heard) => Judgement::Refuse,
+            Some(heard) if now < heard.fresh_until => Judgement::Refuse,
             _ => Judgement::Ask,
         }
     }
@@ -140,10 +162,11 @@ impl SharedBucket {
     ) -> Option<RateReport> {
         self.place = None;
         self.waiting.retain(|waiting| !waiting.decision.is_closed());
-        if self.unreported == 0 && self.waiting.is_empty() {
+        if !self.needs_report() {
             return None;
         }
         self.reporting = std::mem::take(&mut self.unreported);
+        self.reporting_limit = self.limit;
         let mut wanted = self.waiting.iter().map(|waiting| waiting.wanted);
         let first = wanted.next().unwrap_or(0);
         Some(RateReport {
@@ -161,11 +184,13 @@ impl SharedBucket {
     /// is no room are refused. `own` grows by what is granted.
     pub(crate) fn apply(&mut self, reply: RateReply, own: &mut Bucket, now: Instant) {
         self.reporting = 0;
+        self.reported_limit = self.reporting_limit;
         self.heard = Some(Heard {
             bucket: Bucket {
                 used: u128::try_from(reply.used).unwrap_or(0),
             },
             at: now,
+            fresh_until: now + FRESH,
         });
         let mut granted = u128::try_from(reply.granted).unwrap_or(0);
         while let Some(next) = self.waiting.front() {
@@ -216,14 +241,13 @@ impl SharedBucket {
     /// Whether anything would be lost without it.
     pub(crate) fn is_needed(&self, now: Instant) -> bool {
         self.place.is_some()
-            || self.unreported != 0
+            || self.needs_report()
             || self.reporting != 0
-            || !self.waiting.is_empty()
             || self.estimate(Bucket::default(), now).used > 0
     }
 
     pub(crate) fn needs_report(&self) -> bool {
-        self.unreported != 0 || !self.waiting.is_empty()
+        self.unreported != 0 || !self.waiting.is_empty() || self.limit != self.reported_limit
     }
 }
 
