@@ -1,7 +1,9 @@
 //! What changes while nodes share limits: the number of nodes, the limits, and what a charge turns out to be.
 
 use super::bucket::RateLimitStatus;
-use super::cluster_fixture::{Cluster, auth, bucket_of, request, with_key_limits};
+use super::cluster_fixture::{
+    Cluster, ROUND_TRIP, auth, bucket_of, request, tokens, with_key_limits,
+};
 use super::rate_limiter::RateLimiter;
 use super::taking::Taking;
 use crate::auth::AuthContext;
@@ -81,4 +83,32 @@ async fn until_a_limit_is_changed_the_limit_before_leaks() {
         "{}",
         status.remaining
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_a_wait_gives_back_what_has_not_leaked() {
+    let cluster = Cluster::new(2);
+    let auth = auth((0, 60_000), (0, 1_200));
+    let (node, bucket) = (&cluster.nodes[0], bucket_of(&auth, RateUnit::Tokens));
+    let without_key = with_key_limits(&auth, (0, 0));
+    tokens(&cluster.nodes[1], &without_key, 1_200)
+        .await
+        .unwrap();
+    let mut without_workspace = auth.clone();
+    without_workspace.workspace = super::cluster_fixture::auth((0, 0), (0, 0)).workspace;
+    cluster.shared.round_trip.store(800, Ordering::Relaxed);
+    let refused = tokens(node, &auth, 1_000);
+    let meanwhile = async {
+        sleep(Duration::from_millis(790)).await;
+        let taken = tokens(node, &without_workspace, 500).now_or_never();
+        taken.expect("it does not wait").unwrap();
+    };
+    let (refused, ()) = tokio::join!(refused, meanwhile);
+    assert!(refused.unwrap_err().of_workspace);
+    // What was refused had leaked down to 210 before: so much is given back, and nothing of what others took.
+    let used = node.own_used(bucket, Instant::now());
+    assert!((490..=500).contains(&used), "{used}");
+    // Without a wait everything is given back.
+    sleep(Duration::from_secs(5) + ROUND_TRIP).await;
+    assert_eq!(node.own_used(bucket, Instant::now()), 0);
 }

@@ -407,6 +407,12 @@ impl RateLimiter {
             .sum()
     }
 
+    /// What this node has used of a bucket, in whole units.
+    pub(super) fn own_used(&self, id: BucketId, now: Instant) -> u128 {
+        let mut shard = self.shard(&id.0);
+        own_bucket(&mut shard.buckets, id, now).map_or(0, |own| own.used.div_ceil(ONE))
+    }
+
     pub(super) fn forget_all(&self) {
         for shard in &self.shards {
             shard.lock_ignoring_poison().buckets.clear();

@@ -59,6 +59,7 @@ pub(super) struct PendingCharge<'l> {
     left: [Option<BucketOwner>; 2],
     /// Of the first bucket.
     status: Option<RateLimitStatus>,
+    has_waited: bool,
     is_finished: bool,
 }
 
@@ -78,6 +79,7 @@ impl<'l> PendingCharge<'l> {
             charge,
             left,
             status: None,
+            has_waited: false,
             is_finished: false,
         }
     }
@@ -110,6 +112,7 @@ impl<'l> PendingCharge<'l> {
         mut owner: BucketOwner,
         mut decision: oneshot::Receiver<Decision>,
     ) -> TakeOutcome {
+        self.has_waited = true;
         loop {
             match Undecided::wait(self.limiter, owner, &self.charge, decision).await {
                 Attempt::Taken(status) => self.add(owner, status),
@@ -133,7 +136,13 @@ impl<'l> PendingCharge<'l> {
     }
 
     fn refuse(&mut self, owner: BucketOwner, bucket: Bucket, limit: NonZeroU32) -> Exceeded {
-        self.refund(self.charge.at);
+        // What has leaked during a wait is back already.
+        let now = if self.has_waited {
+            Instant::now()
+        } else {
+            self.charge.at
+        };
+        self.refund(now);
         Exceeded {
             of_workspace: owner.of_workspace,
             unit: self.charge.unit,
