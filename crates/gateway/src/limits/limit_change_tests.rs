@@ -22,6 +22,36 @@ fn status(limiter: &RateLimiter, auth: &AuthContext) -> RateLimitStatus {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_taken_alone_is_not_given_back_to_all() {
+    let cluster = Cluster::new(3);
+    let auth = auth((0, 1_000), (0, 0));
+    cluster.shared.nodes.store(1, Ordering::Relaxed);
+    let charge = tokens(&cluster.nodes[0], &auth, 900).await.unwrap();
+    cluster.shared.nodes.store(3, Ordering::Relaxed);
+    tokens(&cluster.nodes[1], &auth, 900).await.unwrap();
+    cluster.nodes[0].settle(&charge, 0, Instant::now());
+    sleep(Duration::from_millis(50)).await;
+    assert!(tokens(&cluster.nodes[2], &auth, 500).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_of_all_is_given_back_to_all() {
+    let cluster = Cluster::new(2);
+    let auth = auth((0, 1_000), (0, 0));
+    // One waits for the shared bucket, the other one is admitted without.
+    for count in [900, 40] {
+        let charge = tokens(&cluster.nodes[0], &auth, count).await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        cluster.shared.nodes.store(1, Ordering::Relaxed);
+        cluster.nodes[0].settle(&charge, 0, Instant::now());
+        sleep(Duration::from_millis(50)).await;
+        let (used, _) = cluster.shared.row(bucket_of(&auth, RateUnit::Tokens));
+        assert_eq!(used, 0, "{count}");
+        cluster.shared.nodes.store(2, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lowered_limit_holds_at_once_and_is_reported() {
     let cluster = Cluster::new(2);
     let before = auth((600, 0), (0, 0));

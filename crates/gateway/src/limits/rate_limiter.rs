@@ -61,6 +61,9 @@ pub(super) struct BucketOwner {
     /// The one of them that is charged.
     pub(super) limit: NonZeroU32,
     pub(super) of_workspace: bool,
+    /// The shared bucket is told of the charge, and so of what is given back of it. What was taken while the node was
+    /// alone is not: given back to the shared bucket it would be missing from what other nodes have used.
+    pub(super) is_shared: bool,
 }
 
 impl BucketOwner {
@@ -133,7 +136,8 @@ pub(crate) struct RateLimiter {
 
 /// What came of an attempt to take from one bucket.
 pub(super) enum Attempt {
-    Taken(RateLimitStatus),
+    /// And whether the shared bucket is told of it ([`BucketOwner::is_shared`]).
+    Taken(RateLimitStatus, bool),
     Refused(Bucket, NonZeroU32),
     Waits(oneshot::Receiver<Decision>),
 }
@@ -188,7 +192,7 @@ impl RateLimiter {
                 own.used += wanted;
                 common.change(wanted.cast_signed());
                 self.sharing.enqueue(id, common);
-                Attempt::Taken(common.estimate(*own, now).status(limit))
+                Attempt::Taken(common.estimate(*own, now).status(limit), true)
             }
             Judgement::Refuse => Attempt::Refused(common.estimate(*own, now), limit),
             Judgement::Ask => {
@@ -229,7 +233,7 @@ impl RateLimiter {
             let wanted = u128::from(charge.count) * ONE;
             self.change(&mut shard.shared, owner, charge.unit, wanted.cast_signed());
         }
-        Attempt::Taken(status)
+        Attempt::Taken(status, is_shared)
     }
 
     /// A limit that was changed is reported even if nothing more is used: calls that are refused report nothing.
@@ -270,7 +274,7 @@ impl RateLimiter {
                 buckets.forward(now, limits_now);
                 let bucket = buckets.of(unit);
                 bucket.used = bucket.used.saturating_sub(back);
-                if back > 0 && self.sharing.is_shared() {
+                if back > 0 && owner.is_shared {
                     self.change(&mut shard.shared, owner, unit, -back.cast_signed());
                 }
             }

@@ -37,6 +37,7 @@ impl RateLimiter {
                 limits,
                 limit: limit(limits, unit)?,
                 of_workspace,
+                is_shared: false,
             })
         };
         let key = owner(auth.key.id.as_bytes(), auth.key.rates, false);
@@ -96,7 +97,7 @@ impl<'l> PendingCharge<'l> {
     fn advance(&mut self) -> Progress {
         while let Some(owner) = self.left.iter_mut().find_map(Option::take) {
             match self.limiter.attempt(owner, &self.charge) {
-                Attempt::Taken(status) => self.add(owner, status),
+                Attempt::Taken(status, is_shared) => self.add(owner, status, is_shared),
                 Attempt::Refused(bucket, limit) => {
                     return Progress::Done(Err(self.refuse(owner, bucket, limit)));
                 }
@@ -115,7 +116,7 @@ impl<'l> PendingCharge<'l> {
         self.has_waited = true;
         loop {
             match Undecided::wait(self.limiter, owner, &self.charge, decision).await {
-                Attempt::Taken(status) => self.add(owner, status),
+                Attempt::Taken(status, is_shared) => self.add(owner, status, is_shared),
                 Attempt::Refused(bucket, limit) => return Err(self.refuse(owner, bucket, limit)),
                 // The shared buckets were lost and found while it waited.
                 Attempt::Waits(again) => {
@@ -130,7 +131,8 @@ impl<'l> PendingCharge<'l> {
         }
     }
 
-    fn add(&mut self, owner: BucketOwner, status: RateLimitStatus) {
+    fn add(&mut self, owner: BucketOwner, status: RateLimitStatus, is_shared: bool) {
+        let owner = BucketOwner { is_shared, ..owner };
         self.charge.owners[usize::from(owner.of_workspace)] = Some(owner);
         self.status = self.status.or(Some(status));
     }
@@ -180,8 +182,12 @@ impl<'l> Undecided<'l> {
         charge: &RateLimitCharge,
         decision: oneshot::Receiver<Decision>,
     ) -> Attempt {
+        let granted = BucketOwner {
+            is_shared: true,
+            ..owner
+        };
         let charge = RateLimitCharge {
-            owners: [Some(owner), None],
+            owners: [Some(granted), None],
             ..*charge
         };
         let mut undecided = Undecided {
@@ -190,7 +196,7 @@ impl<'l> Undecided<'l> {
             decision,
         };
         match (&mut undecided.decision).await {
-            Ok(Decision::Granted(bucket)) => Attempt::Taken(bucket.status(owner.limit)),
+            Ok(Decision::Granted(bucket)) => Attempt::Taken(bucket.status(owner.limit), true),
             Ok(Decision::Refused(bucket)) => Attempt::Refused(bucket, owner.limit),
             Ok(Decision::Unreachable) | Err(_) => limiter.attempt(owner, &charge),
         }
