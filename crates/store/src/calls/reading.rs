@@ -2,7 +2,7 @@
 
 use super::blocks::{self, Block, EncodedCall};
 use super::{MIN_FAILED_STATUS, columns};
-use crate::{Db, StoreError, Value, value};
+use crate::{Db, Query, Record, Row, StoreError, Value, value};
 use estrade_model::call::{Call, CallId, LoggedCall};
 use estrade_model::{Id, KeyId, OwnerId, Timestamp, WorkspaceId};
 
@@ -12,6 +12,8 @@ const MAX_COUNTED: u64 = 10_000;
 /// one more, so that a long search asks seldom.
 const FIRST_ROWS_PER_READ: u32 = 64;
 const MAX_ROWS_PER_READ: u32 = 1000;
+/// The same of rows that are only counted, which are short.
+const MAX_COUNTED_ROWS_PER_READ: u32 = 5000;
 /// The same of blocks, of which each has up to two thousand calls: one, and the next to see that it does not overlap.
 /// A search of twenty thousand calls comes to the last number only where blocks are short.
 const FIRST_BLOCKS_PER_READ: u32 = 2;
@@ -110,9 +112,15 @@ pub async fn list_calls(
         }
         scanned += 1;
         last = Some((call.id, call.created_at));
-        let Some(shown) = call.shown else { continue };
-        if found.matching >= page.skip && !is_full {
-            found.calls.push(LoggedCall::from(&*shown));
+        match call.matching {
+            Matching::No => continue,
+            Matching::Counted => {}
+            Matching::Whole(shown) => {
+                if found.matching >= page.skip && !is_full {
+                    found.calls.push(LoggedCall::from(&*shown));
+                    newest.only_counts = found.calls.len() == page.count as usize;
+                }
+            }
         }
         found.matching += 1;
     }
@@ -129,9 +137,42 @@ pub async fn list_calls(
 struct LookedAt {
     id: CallId,
     created_at: Timestamp,
-    /// None where the filter does not show it: of twenty thousand calls a search shows few, and to build all of them
-    /// took most of its time.
-    shown: Option<Box<Call>>,
+    matching: Matching,
+}
+
+/// What there is of a call that was looked at. Of twenty thousand calls a search shows a page: to build all of them, and to
+/// fetch all of their columns from a server, took most of its time.
+enum Matching {
+    /// The filter does not show it.
+    No,
+    /// It was read when the page was full.
+    Counted,
+    Whole(Box<Call>),
+}
+
+impl LookedAt {
+    fn whole(&self) -> Option<&Call> {
+        match &self.matching {
+            Matching::Whole(call) => Some(call),
+            Matching::No | Matching::Counted => None,
+        }
+    }
+}
+
+impl Record for LookedAt {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            created_at: row.take()?,
+            matching: Matching::counted(row.take()?),
+        })
+    }
+}
+
+impl Matching {
+    fn counted(is_matching: bool) -> Self {
+        if is_matching { Self::Counted } else { Self::No }
+    }
 }
 
 /// The calls of a workspace, newest first.
@@ -147,6 +188,8 @@ struct Newest<'db> {
     before: Option<CallId>,
     /// Only calls that failed with this status are looked at, and others that share a block with them.
     failed_status: Option<u16>,
+    /// Whether what is read from now on is only counted.
+    only_counts: bool,
     rows: Side,
     blocks: Side,
 }
@@ -233,6 +276,7 @@ impl<'db> Newest<'db> {
             end,
             before,
             failed_status: filter.failed_status(),
+            only_counts: false,
         }
     }
 
@@ -251,33 +295,57 @@ impl<'db> Newest<'db> {
     }
 
     async fn read_rows(&mut self) -> Result<(), StoreError> {
-        let end = self.rows.next.take().unwrap_or(Value::Null);
-        let rows = match self.failed_status {
-            None => self.db.read(ROWS).bind(value::first_id_of(self.range.0)),
-            Some(status) => self.db.read(FAILED_ROWS).bind(status),
+        let mut rows = if self.only_counts {
+            self.count_rows().await?
+        } else {
+            self.whole_rows().await?
         };
-        let rows = rows.bind(self.workspace).bind(self.owner).bind(end);
-        let mut rows: Vec<Call> = rows.bind(self.rows.limit).fetch_all().await?;
         let last = rows.last().map(|call| call.id);
-        self.rows.advance(rows.len(), last, MAX_ROWS_PER_READ);
+        let max_limit = if self.only_counts {
+            MAX_COUNTED_ROWS_PER_READ
+        } else {
+            MAX_ROWS_PER_READ
+        };
+        self.rows.advance(rows.len(), last, max_limit);
         if last.is_some_and(|last| last.millis() < self.range.0) {
             self.rows.next = None;
             rows.retain(|call| call.id.millis() >= self.range.0);
         }
         rows.reverse();
-        let rows = rows.into_iter().map(|call| self.look_at_row(call));
-        let rows = rows.collect();
         self.rows.push(rows);
         Ok(())
     }
 
-    fn look_at_row(&self, call: Call) -> LookedAt {
-        let is_shown = self.filter.shows(call.key, call.status, &call.model);
-        LookedAt {
+    async fn whole_rows(&mut self) -> Result<Vec<LookedAt>, StoreError> {
+        let calls: Vec<Call> = self.query_rows(ROWS, FAILED_ROWS).fetch_all().await?;
+        let look_at = |call: Call| LookedAt {
             id: call.id,
             created_at: call.created_at,
-            shown: is_shown.then(|| Box::new(call)),
-        }
+            matching: if self.filter.shows(call.key, call.status, &call.model) {
+                Matching::Whole(Box::new(call))
+            } else {
+                Matching::No
+            },
+        };
+        Ok(calls.into_iter().map(look_at).collect())
+    }
+
+    async fn count_rows(&mut self) -> Result<Vec<LookedAt>, StoreError> {
+        let filter = self.filter;
+        let rows = self.query_rows(COUNTED_ROWS, COUNTED_FAILED_ROWS);
+        let rows = rows.bind(filter.key).bind(filter.status);
+        rows.bind(filter.model.as_deref()).fetch_all().await
+    }
+
+    /// The next rows, by the statement for all or the one for those that failed.
+    fn query_rows(&mut self, all: &'static str, failed: &'static str) -> Query<'db> {
+        let end = self.rows.next.take().unwrap_or(Value::Null);
+        let rows = match self.failed_status {
+            None => self.db.read(all).bind(value::first_id_of(self.range.0)),
+            Some(status) => self.db.read(failed).bind(status),
+        };
+        let rows = rows.bind(self.workspace).bind(self.owner).bind(end);
+        rows.bind(self.rows.limit)
     }
 
     /// The calls of a block that are within the range and before the cursor.
@@ -292,16 +360,17 @@ impl<'db> Newest<'db> {
             if !is_wanted {
                 return Some(());
             }
-            let mut shown = None;
-            if self.filter.shows(call.key, call.status, call.model) {
-                let previous = last_shown.and_then(|at: usize| calls.get(at)?.shown.as_deref());
-                shown = Some(Box::new(call.decode(self.workspace, previous)?));
+            let is_matching = self.filter.shows(call.key, call.status, call.model);
+            let mut matching = Matching::counted(is_matching);
+            if is_matching && !self.only_counts {
+                let previous = last_shown.and_then(|at: usize| calls.get(at)?.whole());
+                matching = Matching::Whole(Box::new(call.decode(self.workspace, previous)?));
                 last_shown = Some(calls.len());
             }
             calls.push(LookedAt {
                 id: call.id,
                 created_at: call.created_at,
-                shown,
+                matching,
             });
             Some(())
         })?;
@@ -328,24 +397,37 @@ impl<'db> Newest<'db> {
     }
 }
 
-const ROWS: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM calls c JOIN workspaces w ON w.id = c.workspace_id
+macro_rules! from_rows {
+    () => {
+        " FROM calls c JOIN workspaces w ON w.id = c.workspace_id
      WHERE c.id >= $1 AND c.workspace_id = $2 AND w.owner_id = $3 AND c.id < $4 AND NOT c.open
      ORDER BY c.id DESC LIMIT $5"
-);
+    };
+}
 
 /// Without a smallest id: with one, SQLite walks the table and not the index `calls_failed`. What is below it ends the
 /// reading. The second condition on the status is that of the index.
-const FAILED_ROWS: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM calls c JOIN workspaces w ON w.id = c.workspace_id
+macro_rules! from_failed_rows {
+    () => {
+        " FROM calls c JOIN workspaces w ON w.id = c.workspace_id
      WHERE c.status = $1 AND c.status >= 400
          AND c.workspace_id = $2 AND w.owner_id = $3 AND c.id < $4 AND NOT c.open
      ORDER BY c.id DESC LIMIT $5"
-);
+    };
+}
+
+/// The columns of a row that is only counted: [`CallFilter::shows`] is the third.
+macro_rules! counted_columns {
+    () => {
+        "c.id, c.created_at, (CAST($6 AS TEXT) IS NULL OR c.key_id = $6)
+         AND (CAST($7 AS BIGINT) IS NULL OR c.status = $7) AND (CAST($8 AS TEXT) IS NULL OR c.model = $8)"
+    };
+}
+
+const ROWS: &str = concat!("SELECT ", columns!(), from_rows!());
+const FAILED_ROWS: &str = concat!("SELECT ", columns!(), from_failed_rows!());
+const COUNTED_ROWS: &str = concat!("SELECT ", counted_columns!(), from_rows!());
+const COUNTED_FAILED_ROWS: &str = concat!("SELECT ", counted_columns!(), from_failed_rows!());
 
 const BLOCKS: &str = "
     SELECT b.last_id, b.data FROM call_blocks b JOIN workspaces w ON w.id = b.workspace_id
