@@ -328,6 +328,7 @@ fn start_workers(
     workers.spawn(Worker::run(
         Arc::clone(&services.fleet),
         eager_compressor.clone(),
+        Arc::clone(&services.nodes),
         stop.clone(),
     ));
     workers.spawn(Reconciler::run(Arc::clone(&services.fleet), stop.clone()));

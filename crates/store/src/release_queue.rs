@@ -113,6 +113,8 @@ impl Record for ClaimableRow {
 /// Which releases are looked for, and how many.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimFilter {
+    /// Also those that need an engine.
+    pub engine: bool,
     /// Also those that need a build; one that has begun is found anyway.
     pub builds: bool,
     /// Most of one owner and queue.
@@ -142,13 +144,14 @@ pub async fn claimable_releases(
                    WHERE r.finished_at IS NULL AND r.lease_until <= $1
                      AND NOT EXISTS (SELECT 1 FROM releases o WHERE o.project_id = r.project_id
                                      AND o.number < r.number AND o.finished_at IS NULL)) w
-             WHERE is_static OR has_image OR building OR $2) n
+             WHERE is_static OR ($5 AND (has_image OR building OR $2))) n
          WHERE place <= $3 ORDER BY place, id LIMIT $4",
     )
     .bind(now)
     .bind(filter.builds)
     .bind(filter.per_owner)
     .bind(filter.limit)
+    .bind(filter.engine)
     .fetch_all()
     .await
 }

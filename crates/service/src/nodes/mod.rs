@@ -101,6 +101,19 @@ impl Membership {
         }
     }
 
+    /// Whether this node has no container engine while another one that is alive has: releases that need one are built and
+    /// run there.
+    pub(crate) fn leaves_containers_to_others(&self) -> bool {
+        if self.has_engine.load(Ordering::Relaxed) {
+            return false;
+        }
+        let state = self.state();
+        let others = state.rows.iter().filter(|row| row.id != self.this);
+        others
+            .filter(|row| state.view.is_alive(row.id))
+            .any(|row| row.has_engine)
+    }
+
     /// Every node that is alive, or went down lately; newest first.
     pub fn list(&self) -> Vec<Node> {
         let state = self.state();

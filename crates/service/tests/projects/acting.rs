@@ -122,7 +122,8 @@ impl RunningWorker {
     pub(crate) fn start_with(services: Services) -> Self {
         let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
         let (fleet, eager_compressor) = (services.fleet, services.eager_compressor);
-        task.spawn(Worker::run(fleet, eager_compressor, stop.clone()));
+        let nodes = services.nodes;
+        task.spawn(Worker::run(fleet, eager_compressor, nodes, stop.clone()));
         Self { stop, task }
     }
 

@@ -4,6 +4,7 @@ mod engine_kills;
 mod images;
 mod kills;
 mod logs;
+mod nodes;
 mod own_engine;
 mod restore;
 mod shell;

@@ -37,6 +37,7 @@ impl Claim {
     /// Claims up to `limit` releases that wait, or whose worker went away, whatever they wait for.
     pub async fn take(core: &Arc<Core>, limit: u32) -> Result<Vec<Self>> {
         let filter = ClaimFilter {
+            engine: true,
             builds: true,
             per_owner: limit,
             limit,

@@ -10,6 +10,7 @@ use super::claim::{Claim, HeldLease, drop_leases, renew_leases, requeue};
 use super::schedule::{Load, MAX_DEPLOYS, MAX_PER_OWNER, MAX_STATIC, Schedule};
 use super::steps::{RunOutcome, run_release};
 use super::transition::{Failure, MAX_QUEUED, Transition, apply_transition, time_allowed};
+use crate::nodes::Membership;
 use crate::platform::containers::Fleet;
 use crate::{Core, Error, Result};
 use estrade_model::error::error_chain;
@@ -43,6 +44,7 @@ pub struct Worker {
     core: Arc<Core>,
     fleet: Arc<Fleet>,
     eager_compressor: EagerCompressor,
+    nodes: Arc<Membership>,
     jobs: JoinSet<RunOutcome>,
     running: HashMap<TaskId, Running>,
     schedule: Schedule,
@@ -61,6 +63,7 @@ impl Worker {
     pub fn run(
         fleet: Arc<Fleet>,
         eager_compressor: EagerCompressor,
+        nodes: Arc<Membership>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()> {
         Box::pin(async move {
@@ -74,6 +77,7 @@ impl Worker {
                     core,
                     fleet,
                     eager_compressor,
+                    nodes,
                     jobs: JoinSet::new(),
                     running: HashMap::new(),
                     schedule: Schedule::default(),
@@ -132,6 +136,7 @@ impl Worker {
             return Ok(());
         }
         let filter = ClaimFilter {
+            engine: !self.nodes.leaves_containers_to_others(),
             builds,
             per_owner: MAX_CONSIDERED,
             limit: MAX_CANDIDATES,
