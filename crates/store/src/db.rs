@@ -11,7 +11,7 @@
 
 use crate::blob_storage::{self, Epoch};
 use crate::changes::{Change, Changes};
-use crate::postgres::{Postgres, PostgresTx};
+use crate::postgres::{Mode, Postgres, PostgresTx};
 use crate::sqlite::{Sqlite, SqliteTx};
 use crate::value::{self, Record, Value};
 use crate::{StoreError, migrate};
@@ -162,7 +162,20 @@ impl Db {
         E: From<StoreError> + Send + 'static,
     {
         let (erased, result) = self.erase(job);
-        self.run_in_group(erased).await?;
+        self.run_in_group(Mode::InTurn, erased).await?;
+        result.take()
+    }
+
+    /// Like [`Self::transact_in_group`], for a job whose statements may be sent while others of its kind are under way: what
+    /// it depends on is checked by the statements that write, not by a read before them.
+    pub async fn transact_interleaved<T, E, F>(&self, job: F) -> Result<T, E>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let (erased, result) = self.erase(job);
+        self.run_in_group(Mode::Interleaved, erased).await?;
         result.take()
     }
 
@@ -189,11 +202,11 @@ impl Db {
         (erased, slot)
     }
 
-    fn run_in_group(&self, job: ErasedJob) -> Boxed<'_, Result<(), StoreError>> {
+    fn run_in_group(&self, mode: Mode, job: ErasedJob) -> Boxed<'_, Result<(), StoreError>> {
         let changes = Arc::clone(&self.0.changes);
         match self.backend() {
             Backend::Sqlite(_) => self.run(job),
-            Backend::Postgres(postgres) => Box::pin(postgres.transact_in_group(job, changes)),
+            Backend::Postgres(postgres) => Box::pin(postgres.transact_in_group(mode, job, changes)),
         }
     }
 

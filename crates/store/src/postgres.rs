@@ -13,6 +13,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use estrade_model::error::error_chain;
 use estrade_model::secret::Secret;
 use futures_util::future::try_join_all;
+pub(crate) use group::Mode;
 use group::{GroupQueue, GroupRunner};
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,6 +160,7 @@ impl Postgres {
     /// Runs a short job, together with others that wait at the same time; like [`Self::transact`] otherwise.
     pub(crate) async fn transact_in_group(
         &self,
+        mode: Mode,
         job: ErasedJob,
         feed: Arc<Changes>,
     ) -> Result<(), StoreError> {
@@ -172,7 +174,7 @@ impl Postgres {
             clippy::disallowed_methods,
             reason = "awaited right here; a caller that hangs up must not leave the jobs of others without somebody who runs them"
         )]
-        let task = tokio::spawn(runner.run(job));
+        let task = tokio::spawn(runner.run(mode, job));
         task.await.map_err(StoreError::bug).flatten()
     }
 

@@ -53,7 +53,7 @@ pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Ke
     let note = PendingEntry::creation(scope, Action::CreateKey, id, now).about(name.as_str());
     let job = Arc::new((row, new.workspaces, resolver, note));
     let workspaces = permission
-        .transact_in_group(core, move |tx| {
+        .transact_interleaved(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (row, names, resolver, note) = &*job;

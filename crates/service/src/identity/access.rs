@@ -384,6 +384,20 @@ impl Permission {
         core.db.transact_in_group(self.checked(job)).await
     }
 
+    /// The same for a job that bears others beside it ([`Db::transact_interleaved`]).
+    ///
+    /// [`Db::transact_interleaved`]: estrade_store::Db::transact_interleaved
+    pub(crate) async fn transact_interleaved<T, F>(self, core: &Core, job: F) -> Result<T>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        if self.owner() == self.account.cast() {
+            return core.db.transact_interleaved(job).await;
+        }
+        core.db.transact_interleaved(self.checked(job)).await
+    }
+
     /// The job after a look at the role.
     fn checked<T, F>(
         self,

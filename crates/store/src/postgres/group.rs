@@ -5,10 +5,16 @@
 //! savepoint, so that one that fails undoes only itself. What one of them costs is a round trip for each of its statements;
 //! beginning and committing, which waits for the disk, are shared.
 //!
+//! Jobs that bear it ([`Mode::Interleaved`]) send their statements at the same time, without savepoints: all first ones wait
+//! for one round trip together, then all second ones. When one of them is refused or fails, everything is undone, and they run
+//! one after the other.
+//!
 //! Nobody waits for others to come: whoever finds the turn free takes what waits by then. A job keeps those behind it waiting,
 //! so long ones belong into transactions of their own.
 
-use super::transaction::{PostgresTx, begin, transact_until_serial};
+use super::transaction::{
+    Connection, PostgresTx, begin, begin_on_connection, transact_until_serial,
+};
 use crate::StoreError;
 use crate::changes::{Change, Changes};
 use crate::db::{ErasedJob, Tx, TxInner};
@@ -36,7 +42,17 @@ pub(super) struct GroupQueue {
     turn: Mutex<()>,
 }
 
+/// How the jobs of a group run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// One after the other.
+    InTurn,
+    /// At once, if all of them are kept.
+    Interleaved,
+}
+
 struct Waiting {
+    mode: Mode,
     job: ErasedJob,
     done: oneshot::Sender<Result<(), StoreError>>,
 }
@@ -45,6 +61,7 @@ impl GroupQueue {
     /// Adds a job; returns it when too many wait.
     fn push(
         &self,
+        mode: Mode,
         job: ErasedJob,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Option<ErasedJob> {
@@ -52,16 +69,22 @@ impl GroupQueue {
         if waiting.len() >= MAX_WAITING {
             return Some(job);
         }
-        waiting.push_back(Waiting { job, done });
+        waiting.push_back(Waiting { mode, job, done });
         None
     }
 
+    /// The next jobs that run in the same way.
     fn take(&self) -> Vec<Waiting> {
         let mut waiting = self.waiting.lock_ignoring_poison();
-        let count = waiting.len().min(MAX_JOBS);
+        let mode = waiting.front().map(|first| first.mode);
+        let same = waiting.iter().take(MAX_JOBS);
+        let count = same.take_while(|it| Some(it.mode) == mode).count();
         waiting.drain(..count).collect()
     }
 }
+
+/// What each job of a group came to; none: nothing was committed, and all of them are to run again.
+type Attempted = Result<Option<Vec<Result<(), StoreError>>>, StoreError>;
 
 /// What running jobs needs.
 #[derive(Clone)]
@@ -74,9 +97,9 @@ pub(super) struct GroupRunner {
 
 impl GroupRunner {
     /// Runs a job together with those that wait.
-    pub(super) async fn run(self, job: ErasedJob) -> Result<(), StoreError> {
+    pub(super) async fn run(self, mode: Mode, job: ErasedJob) -> Result<(), StoreError> {
         let (done, result) = oneshot::channel();
-        if let Some(job) = self.queue.push(job, done) {
+        if let Some(job) = self.queue.push(mode, job, done) {
             return self.run_alone(&job).await;
         }
         let turn = self.queue.turn.lock().await;
@@ -90,21 +113,36 @@ impl GroupRunner {
     }
 
     async fn run_group(&self, group: Vec<Waiting>) {
-        if group.len() > 1 {
-            for _ in 0..MAX_CLASHES {
-                match self.attempt(&group).await {
-                    Ok(Some(results)) => return finish(group, results),
-                    Ok(None) => tracing::debug!("a group of transactions clashed; repeating it"),
-                    // What one of them has broken must not break the others.
-                    Err(_) => break,
-                }
-            }
+        if group.len() > 1
+            && let Some(results) = self.run_together(&group).await
+        {
+            return finish(group, results);
         }
         let alone = group.into_iter().map(|waiting| async move {
             let result = self.run_alone(&waiting.job).await;
             drop(waiting.done.send(result));
         });
         join_all(alone).await;
+    }
+
+    /// Runs jobs in one transaction; what each of them came to. None: each is to run alone.
+    async fn run_together(&self, group: &[Waiting]) -> Option<Vec<Result<(), StoreError>>> {
+        if group.iter().all(|it| it.mode == Mode::Interleaved) {
+            match self.attempt_interleaved(group).await {
+                Ok(Some(results)) => return Some(results),
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+        }
+        for _ in 0..MAX_CLASHES {
+            match self.attempt(group).await {
+                Ok(Some(results)) => return Some(results),
+                Ok(None) => tracing::debug!("a group of transactions clashed; repeating it"),
+                // What one of them has broken must not break the others.
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     async fn run_alone(&self, job: &ErasedJob) -> Result<(), StoreError> {
@@ -117,23 +155,60 @@ impl GroupRunner {
     }
 
     /// Runs all jobs in one transaction; what each of them comes to, or none when it clashed with another transaction.
-    async fn attempt(
-        &self,
-        group: &[Waiting],
-    ) -> Result<Option<Vec<Result<(), StoreError>>>, StoreError> {
+    async fn attempt(&self, group: &[Waiting]) -> Attempted {
         let mut tx = begin(&self.pool).await?;
         let mut results = Vec::with_capacity(group.len());
         for waiting in group {
-            match run_job(&mut tx, &waiting.job).await? {
-                Some(result) => results.push(result),
-                None => {
-                    let (inner, _) = open(tx)?;
-                    inner.rollback().await;
-                    return Ok(None);
-                }
-            }
+            let Some(result) = run_job(&mut tx, &waiting.job).await? else {
+                let (inner, _) = open(tx)?;
+                inner.rollback().await;
+                return Ok(None);
+            };
+            results.push(result);
         }
         let (inner, changes) = open(tx)?;
+        self.commit(inner, &changes, results).await
+    }
+
+    /// Runs all jobs at once in one transaction; none when it clashed, or one of them is not to be kept.
+    async fn attempt_interleaved(&self, group: &[Waiting]) -> Attempted {
+        let client = Arc::new(begin_on_connection(&self.pool).await?);
+        let running = group.iter().map(|waiting| async {
+            let mut tx = PostgresTx::on(Connection::Shared(Arc::clone(&client)));
+            let ran = AssertUnwindSafe(async { (waiting.job)(&mut tx).await });
+            let keep = ran.catch_unwind().await;
+            (keep, tx)
+        });
+        let ran = join_all(running).await;
+        let (mut all_kept, mut is_fit, mut changes) = (true, true, Vec::new());
+        for (keep, tx) in ran {
+            is_fit &= keep.is_ok();
+            all_kept &= keep.is_ok_and(|keep| keep) && !tx.failed;
+            let (inner, changed) = open(tx)?;
+            is_fit &= !inner.is_unfit();
+            changes.extend(changed);
+        }
+        let client = Arc::into_inner(client);
+        let client = client.ok_or_else(|| StoreError::bug("a job kept the connection"))?;
+        let (inner, _) = open(PostgresTx::on(Connection::Own(client)))?;
+        if !is_fit {
+            // Dropping it closes the connection.
+            return Ok(None);
+        }
+        if !all_kept {
+            inner.rollback().await;
+            return Ok(None);
+        }
+        let results = group.iter().map(|_| Ok(())).collect();
+        self.commit(inner, &changes, results).await
+    }
+
+    async fn commit(
+        &self,
+        inner: PostgresTx,
+        changes: &[Change],
+        results: Vec<Result<(), StoreError>>,
+    ) -> Attempted {
         match inner.commit(!changes.is_empty()).await {
             Ok(()) => {}
             Err(StoreError::Serialization(_)) => return Ok(None),
@@ -141,11 +216,11 @@ impl GroupRunner {
             Err(error @ StoreError::Unavailable(_)) => {
                 let error = Arc::new(error);
                 let unknown = || Err(StoreError::Unavailable(Arc::clone(&error).into()));
-                return Ok(Some(group.iter().map(|_| unknown()).collect()));
+                return Ok(Some(results.iter().map(|_| unknown()).collect()));
             }
             Err(error) => return Err(error),
         }
-        self.feed.publish(&changes);
+        self.feed.publish(changes);
         Ok(Some(results))
     }
 }

@@ -7,6 +7,7 @@ use crate::db::{ErasedJob, Statement, Tx, TxInner};
 use crate::value::Value;
 use deadpool_postgres::{Object, Pool};
 use futures_util::future::join;
+use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
@@ -70,6 +71,12 @@ async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, St
 }
 
 pub(super) async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
+    let client = begin_on_connection(pool).await?;
+    Ok(PostgresTx::on(Connection::Own(client)))
+}
+
+/// A connection with a transaction that has begun.
+pub(super) async fn begin_on_connection(pool: &Pool) -> Result<Object, StoreError> {
     let client = pool.get().await?;
     let begun = client.batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE");
     if let Err(error) = begun.await {
@@ -77,17 +84,19 @@ pub(super) async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
         drop(Object::take(client));
         return Err(StoreError::Unavailable(error.into()));
     }
-    Ok(Tx::new(TxInner::Postgres(PostgresTx {
-        client: Some(client),
-        to_send: String::new(),
-        clashed: false,
-        unfit: false,
-    })))
+    Ok(client)
+}
+
+/// The connection of a transaction.
+pub(super) enum Connection {
+    Own(Object),
+    /// One on which several jobs run at once; somebody else ends the transaction.
+    Shared(Arc<Object>),
 }
 
 /// A transaction on one connection. Dropped half-way (a panic), it takes the connection with it.
 pub(crate) struct PostgresTx {
-    client: Option<Object>,
+    client: Option<Connection>,
     /// Statements that go to the server with the next one, in one round trip. If one of them fails, so does the next one.
     to_send: String,
     /// Whether a statement failed because of another transaction: then the job is repeated,
@@ -102,10 +111,22 @@ impl PostgresTx {
         self.unfit
     }
 
+    /// A transaction that has begun on a connection.
+    pub(super) fn on(connection: Connection) -> Tx {
+        Tx::new(TxInner::Postgres(Self {
+            client: Some(connection),
+            to_send: String::new(),
+            clashed: false,
+            unfit: false,
+        }))
+    }
+
     fn client(&self) -> Result<&Object, StoreError> {
-        self.client
-            .as_ref()
-            .ok_or_else(|| StoreError::bug("the transaction is over"))
+        match &self.client {
+            Some(Connection::Own(client)) => Ok(client),
+            Some(Connection::Shared(client)) => Ok(client),
+            None => Err(StoreError::bug("the transaction is over")),
+        }
     }
 
     fn watch<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -224,7 +245,7 @@ async fn send_before<T>(
 
 impl Drop for PostgresTx {
     fn drop(&mut self) {
-        if let Some(client) = self.client.take() {
+        if let Some(Connection::Own(client)) = self.client.take() {
             drop(Object::take(client));
         }
     }

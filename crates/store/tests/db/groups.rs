@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 
 on_both_backends! {
     each_job_is_kept_or_undone_alone
+    interleaved_jobs_are_kept_or_undone_alone
+    interleaved_jobs_keep_to_a_limit
     only_what_was_kept_is_announced
     increments_in_groups_and_beside_them_lose_nothing
     a_caller_that_goes_away_takes_nobody_along
@@ -19,26 +21,28 @@ on_both_backends! {
 
 /// Every tenth job returns an error, breaks a rule of the schema, goes on after that, or panics.
 async fn each_job_is_kept_or_undone_alone(fixture: &DatabaseFixture) {
+    keep_or_undo_alone(fixture, false).await;
+}
+
+async fn interleaved_jobs_are_kept_or_undone_alone(fixture: &DatabaseFixture) {
+    keep_or_undo_alone(fixture, true).await;
+}
+
+async fn keep_or_undo_alone(fixture: &DatabaseFixture, interleaved: bool) {
     let db = fixture.open().await;
     add_owner(&db, "taken").await.unwrap();
     let mut jobs = JoinSet::new();
     for number in 0..200 {
         let db = db.clone();
         jobs.spawn(async move {
-            let job = db.transact_in_group(move |tx| {
-                assert!(number != 31, "a panic before the first statement");
-                Box::pin(async move {
-                    add(tx, &format!("{number:03}")).await?;
-                    match number % 10 {
-                        3 => return Err(StoreError::Unusable("changed my mind".into())),
-                        5 => add(tx, "taken").await?,
-                        7 => drop(add(tx, "taken").await),
-                        _ => assert!(number != 41, "a panic after a statement"),
-                    }
-                    Ok(())
-                })
-            });
-            (number, job.await)
+            let result = if interleaved {
+                db.transact_interleaved(move |tx| keep_or_fail(tx, number))
+                    .await
+            } else {
+                db.transact_in_group(move |tx| keep_or_fail(tx, number))
+                    .await
+            };
+            (number, result)
         });
     }
     let mut kept = vec!["taken".to_owned()];
@@ -57,6 +61,50 @@ async fn each_job_is_kept_or_undone_alone(fixture: &DatabaseFixture) {
     }
     kept.sort();
     assert_eq!(owners(&db).await, kept);
+}
+
+fn keep_or_fail(tx: &mut Tx, number: u32) -> Job<'_, (), StoreError> {
+    assert!(number != 31, "a panic before the first statement");
+    Box::pin(async move {
+        add(tx, &format!("{number:03}")).await?;
+        match number % 10 {
+            3 => return Err(StoreError::Unusable("changed my mind".into())),
+            5 => add(tx, "taken").await?,
+            7 => drop(add(tx, "taken").await),
+            _ => assert!(number != 41, "a panic after a statement"),
+        }
+        Ok(())
+    })
+}
+
+/// The statement that counts looks at the limit.
+async fn interleaved_jobs_keep_to_a_limit(fixture: &DatabaseFixture) {
+    let handles = [fixture.open().await, fixture.open().await];
+    add_owner(&handles[0], "a").await.unwrap();
+    let mut jobs = JoinSet::new();
+    for number in 0..120 {
+        let db = handles[number % 2].clone();
+        jobs.spawn(async move {
+            let job = db.transact_interleaved(move |tx| {
+                Box::pin(async move {
+                    let sql = "UPDATE owners SET keys = keys + 1 WHERE id = 'a' AND keys < 70";
+                    let counted = tx.query(sql).execute().await?;
+                    add(tx, &format!("{number:03}")).await?;
+                    if counted == 0 {
+                        return Err(StoreError::Unusable("there are too many".into()));
+                    }
+                    Ok(())
+                })
+            });
+            job.await
+        });
+    }
+    let kept = jobs.join_all().await.into_iter().filter(Result::is_ok);
+    assert_eq!(kept.count(), 70);
+    assert_eq!(owners(&handles[0]).await.len(), 71);
+    let sql = "SELECT keys FROM owners WHERE id = 'a'";
+    let counted: i64 = handles[0].read(sql).fetch_one().await.unwrap();
+    assert_eq!(counted, 70);
 }
 
 async fn only_what_was_kept_is_announced(fixture: &DatabaseFixture) {
