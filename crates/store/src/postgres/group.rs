@@ -184,9 +184,9 @@ impl GroupRunner {
         for (keep, tx) in ran {
             is_fit &= keep.is_ok();
             all_kept &= keep.is_ok_and(|keep| keep) && !tx.failed;
-            let (inner, changed) = open(tx)?;
+            let (inner, changes_of_job) = open(tx)?;
             is_fit &= !inner.is_unfit();
-            changes.extend(changed);
+            changes.extend(changes_of_job);
         }
         let client = Arc::into_inner(client);
         let client = client.ok_or_else(|| StoreError::bug("a job kept the connection"))?;
