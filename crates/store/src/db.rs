@@ -16,8 +16,8 @@ use crate::sqlite::{Sqlite, SqliteTx};
 use crate::value::{self, Record, Value};
 use crate::{StoreError, migrate};
 use estrade_blobs::PROBE_BYTES;
-use estrade_model::Id;
 use estrade_model::sync::MutexExt;
+use estrade_model::{Id, OwnerId};
 use std::future::Future;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -153,29 +153,29 @@ impl Db {
         result.take()
     }
 
-    /// Like [`Self::transact`], for a job of a few statements that others may have to wait for: on PostgreSQL those that
-    /// wait at the same time are committed together. It is for what many do at once and one owner's counters see.
-    pub async fn transact_in_group<T, E, F>(&self, job: F) -> Result<T, E>
+    /// Like [`Self::transact`], for a job of a few statements that others of the owner may have to wait for: on PostgreSQL
+    /// those that wait at the same time are committed together. It is for what many do at once and the owner's counters see.
+    pub async fn transact_in_group<T, E, F>(&self, owner: OwnerId, job: F) -> Result<T, E>
     where
         F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
         let (erased, result) = self.erase(job);
-        self.run_in_group(Mode::InTurn, erased).await?;
+        self.run_in_group(owner, Mode::InTurn, erased).await?;
         result.take()
     }
 
     /// Like [`Self::transact_in_group`], for a job whose statements may be sent while others of its kind are under way: what
     /// it depends on is checked by the statements that write, not by a read before them.
-    pub async fn transact_interleaved<T, E, F>(&self, job: F) -> Result<T, E>
+    pub async fn transact_interleaved<T, E, F>(&self, owner: OwnerId, job: F) -> Result<T, E>
     where
         F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
         let (erased, result) = self.erase(job);
-        self.run_in_group(Mode::Interleaved, erased).await?;
+        self.run_in_group(owner, Mode::Interleaved, erased).await?;
         result.take()
     }
 
@@ -202,11 +202,18 @@ impl Db {
         (erased, slot)
     }
 
-    fn run_in_group(&self, mode: Mode, job: ErasedJob) -> Boxed<'_, Result<(), StoreError>> {
+    fn run_in_group(
+        &self,
+        owner: OwnerId,
+        mode: Mode,
+        job: ErasedJob,
+    ) -> Boxed<'_, Result<(), StoreError>> {
         let changes = Arc::clone(&self.0.changes);
         match self.backend() {
             Backend::Sqlite(_) => self.run(job),
-            Backend::Postgres(postgres) => Box::pin(postgres.transact_in_group(mode, job, changes)),
+            Backend::Postgres(postgres) => {
+                Box::pin(postgres.transact_in_group(owner, mode, job, changes))
+            }
         }
     }
 

@@ -10,11 +10,12 @@ use crate::db::{Boxed, ErasedJob, Statement};
 use crate::value::Value;
 use connector::{CONNECTION_TIMEOUT, Connector};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use estrade_model::OwnerId;
 use estrade_model::error::error_chain;
 use estrade_model::secret::Secret;
 use futures_util::future::try_join_all;
 pub(crate) use group::Mode;
-use group::{GroupQueue, GroupRunner};
+use group::{GroupQueues, GroupRunner};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
@@ -37,7 +38,7 @@ pub(crate) struct Postgres {
     pool: Pool,
     connector: Connector,
     clashing: Arc<Mutex<()>>,
-    queue: Arc<GroupQueue>,
+    queues: Arc<GroupQueues>,
 }
 
 impl Postgres {
@@ -62,7 +63,7 @@ impl Postgres {
             pool,
             connector,
             clashing: Arc::default(),
-            queue: Arc::default(),
+            queues: Arc::default(),
         };
         postgres.check_version().await?;
         Ok(postgres)
@@ -157,9 +158,10 @@ impl Postgres {
         task.await.map_err(StoreError::bug).flatten()
     }
 
-    /// Runs a short job, together with others that wait at the same time; like [`Self::transact`] otherwise.
+    /// Runs a short job, together with others of the owner that wait at the same time; like [`Self::transact`] otherwise.
     pub(crate) async fn transact_in_group(
         &self,
+        owner: OwnerId,
         mode: Mode,
         job: ErasedJob,
         feed: Arc<Changes>,
@@ -167,14 +169,14 @@ impl Postgres {
         let runner = GroupRunner {
             pool: self.pool.clone(),
             clashing: Arc::clone(&self.clashing),
-            queue: Arc::clone(&self.queue),
+            queues: Arc::clone(&self.queues),
             feed,
         };
         #[expect(
             clippy::disallowed_methods,
             reason = "awaited right here; a caller that hangs up must not leave the jobs of others without somebody who runs them"
         )]
-        let task = tokio::spawn(runner.run(mode, job));
+        let task = tokio::spawn(runner.run(owner, mode, job));
         task.await.map_err(StoreError::bug).flatten()
     }
 

@@ -379,9 +379,10 @@ impl Permission {
         T: Send + 'static,
     {
         if self.owner() == self.account.cast() {
-            return core.db.transact_in_group(job).await;
+            return core.db.transact_in_group(self.owner(), job).await;
         }
-        core.db.transact_in_group(self.checked(job)).await
+        let owner = self.owner();
+        core.db.transact_in_group(owner, self.checked(job)).await
     }
 
     /// The same for a job that bears others beside it ([`Db::transact_interleaved`]).
@@ -393,9 +394,10 @@ impl Permission {
         T: Send + 'static,
     {
         if self.owner() == self.account.cast() {
-            return core.db.transact_interleaved(job).await;
+            return core.db.transact_interleaved(self.owner(), job).await;
         }
-        core.db.transact_interleaved(self.checked(job)).await
+        let owner = self.owner();
+        core.db.transact_interleaved(owner, self.checked(job)).await
     }
 
     /// The job after a look at the role.

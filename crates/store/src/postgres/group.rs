@@ -1,4 +1,4 @@
-//! Group commit: short jobs that wait at the same time are committed together.
+//! Group commit: short jobs of one owner that wait at the same time are committed together.
 //!
 //! Jobs of one owner write the same row, that of the owner's counters. In transactions of their own all but one of those that
 //! run at once would clash and be repeated. Here they run one after the other in one transaction of the server, each behind a
@@ -8,6 +8,9 @@
 //! Jobs that bear it ([`Mode::Interleaved`]) send their statements at the same time, without savepoints: all first ones wait
 //! for one round trip together, then all second ones. When one of them is refused or fails, everything is undone, and they run
 //! one after the other.
+//!
+//! Groups of different owners have connections of their own and wait for nothing of each other: neither for rows, which two
+//! nodes might lock in different orders, nor for jobs of others that are refused again and again.
 //!
 //! Nobody waits for others to come: whoever finds the turn free takes what waits by then. A job keeps those behind it waiting,
 //! so long ones belong into transactions of their own.
@@ -19,10 +22,11 @@ use crate::StoreError;
 use crate::changes::{Change, Changes};
 use crate::db::{ErasedJob, Tx, TxInner};
 use deadpool_postgres::Pool;
+use estrade_model::OwnerId;
 use estrade_model::sync::MutexExt;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex as SyncMutex};
 use tokio::sync::{Mutex, oneshot};
@@ -34,9 +38,43 @@ const MAX_WAITING: usize = 1024;
 /// After this many clashes with other nodes, and with transactions that are not in groups, each job runs alone.
 const MAX_CLASHES: usize = 2;
 
-/// Jobs that wait for their turn.
+/// The queues of the owners that have jobs.
 #[derive(Default)]
-pub(super) struct GroupQueue {
+pub(super) struct GroupQueues {
+    by_owner: SyncMutex<HashMap<OwnerId, Arc<GroupQueue>>>,
+}
+
+/// A queue that stays for as long as somebody holds it.
+struct HeldQueue<'q> {
+    queues: &'q GroupQueues,
+    owner: OwnerId,
+    queue: Arc<GroupQueue>,
+}
+
+impl GroupQueues {
+    fn hold(&self, owner: OwnerId) -> HeldQueue<'_> {
+        let mut queues = self.by_owner.lock_ignoring_poison();
+        HeldQueue {
+            queues: self,
+            owner,
+            queue: Arc::clone(queues.entry(owner).or_default()),
+        }
+    }
+}
+
+impl Drop for HeldQueue<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.queues.by_owner.lock_ignoring_poison();
+        // This one and the map's: clones are made and dropped under the lock.
+        if Arc::strong_count(&self.queue) == 2 {
+            queues.remove(&self.owner);
+        }
+    }
+}
+
+/// Jobs of one owner that wait for their turn.
+#[derive(Default)]
+struct GroupQueue {
     waiting: SyncMutex<VecDeque<Waiting>>,
     /// Held by the one group that is under way.
     turn: Mutex<()>,
@@ -91,19 +129,25 @@ type Attempted = Result<Option<Vec<Result<(), StoreError>>>, StoreError>;
 pub(super) struct GroupRunner {
     pub(super) pool: Pool,
     pub(super) clashing: Arc<Mutex<()>>,
-    pub(super) queue: Arc<GroupQueue>,
+    pub(super) queues: Arc<GroupQueues>,
     pub(super) feed: Arc<Changes>,
 }
 
 impl GroupRunner {
-    /// Runs a job together with those that wait.
-    pub(super) async fn run(self, mode: Mode, job: ErasedJob) -> Result<(), StoreError> {
+    /// Runs a job together with those of its owner that wait.
+    pub(super) async fn run(
+        self,
+        owner: OwnerId,
+        mode: Mode,
+        job: ErasedJob,
+    ) -> Result<(), StoreError> {
+        let held = self.queues.hold(owner);
         let (done, result) = oneshot::channel();
-        if let Some(job) = self.queue.push(mode, job, done) {
+        if let Some(job) = held.queue.push(mode, job, done) {
             return self.run_alone(&job).await;
         }
-        let turn = self.queue.turn.lock().await;
-        let group = self.queue.take();
+        let turn = held.queue.turn.lock().await;
+        let group = held.queue.take();
         // Empty: whoever had the turn has run this job, too.
         if !group.is_empty() {
             self.run_group(group).await;
@@ -190,7 +234,7 @@ impl GroupRunner {
         }
         let client = Arc::into_inner(client);
         let client = client.ok_or_else(|| StoreError::bug("a job kept the connection"))?;
-        let (inner, _) = open(PostgresTx::on(Connection::Own(client)))?;
+        let (inner, _) = open(PostgresTx::on(Connection::Own(Box::new(client))))?;
         if !is_fit {
             // Dropping it closes the connection.
             return Ok(None);

@@ -72,7 +72,7 @@ async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, St
 
 pub(super) async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
     let client = begin_on_connection(pool).await?;
-    Ok(PostgresTx::on(Connection::Own(client)))
+    Ok(PostgresTx::on(Connection::Own(Box::new(client))))
 }
 
 /// A connection with a transaction that has begun.
@@ -89,7 +89,7 @@ pub(super) async fn begin_on_connection(pool: &Pool) -> Result<Object, StoreErro
 
 /// The connection of a transaction.
 pub(super) enum Connection {
-    Own(Object),
+    Own(Box<Object>),
     /// One on which several jobs run at once; somebody else ends the transaction.
     Shared(Arc<Object>),
 }
@@ -246,7 +246,7 @@ async fn send_before<T>(
 impl Drop for PostgresTx {
     fn drop(&mut self) {
         if let Some(Connection::Own(client)) = self.client.take() {
-            drop(Object::take(client));
+            drop(Object::take(*client));
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::database_fixture::DatabaseFixture;
 use crate::transactions::add_owner;
 use crate::{add, owners};
 use estrade_fixtures::{Fixture, on_both_backends};
-use estrade_model::Timestamp;
+use estrade_model::{OwnerId, Timestamp};
 use estrade_store::{ChangeKind, Db, Job, StoreError, Tx};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,6 +17,11 @@ on_both_backends! {
     only_what_was_kept_is_announced
     increments_in_groups_and_beside_them_lose_nothing
     a_caller_that_goes_away_takes_nobody_along
+}
+
+/// Whose jobs they are.
+fn owner() -> OwnerId {
+    OwnerId::generate(1, 1)
 }
 
 /// Every tenth job returns an error, breaks a rule of the schema, goes on after that, or panics.
@@ -36,10 +41,10 @@ async fn keep_or_undo_alone(fixture: &DatabaseFixture, interleaved: bool) {
         let db = db.clone();
         jobs.spawn(async move {
             let result = if interleaved {
-                db.transact_interleaved(move |tx| keep_or_fail(tx, number))
+                db.transact_interleaved(owner(), move |tx| keep_or_fail(tx, number))
                     .await
             } else {
-                db.transact_in_group(move |tx| keep_or_fail(tx, number))
+                db.transact_in_group(owner(), move |tx| keep_or_fail(tx, number))
                     .await
             };
             (number, result)
@@ -85,7 +90,7 @@ async fn interleaved_jobs_keep_to_a_limit(fixture: &DatabaseFixture) {
     for number in 0..120 {
         let db = handles[number % 2].clone();
         jobs.spawn(async move {
-            let job = db.transact_interleaved(move |tx| {
+            let job = db.transact_interleaved(owner(), move |tx| {
                 Box::pin(async move {
                     let sql = "UPDATE owners SET keys = keys + 1 WHERE id = 'a' AND keys < 70";
                     let counted = tx.query(sql).execute().await?;
@@ -99,7 +104,7 @@ async fn interleaved_jobs_keep_to_a_limit(fixture: &DatabaseFixture) {
             job.await
         });
     }
-    let kept = jobs.join_all().await.into_iter().filter(Result::is_ok);
+    let kept = jobs.join_all().await.into_iter().flatten();
     assert_eq!(kept.count(), 70);
     assert_eq!(owners(&handles[0]).await.len(), 71);
     let sql = "SELECT keys FROM owners WHERE id = 'a'";
@@ -114,7 +119,7 @@ async fn only_what_was_kept_is_announced(fixture: &DatabaseFixture) {
     for number in 0..100 {
         let db = db.clone();
         jobs.spawn(async move {
-            let job = db.transact_in_group(move |tx| {
+            let job = db.transact_in_group(owner(), move |tx| {
                 Box::pin(async move {
                     let at = Timestamp::from_millis(5);
                     tx.changed(ChangeKind::Key, number.to_string(), at).await?;
@@ -156,7 +161,7 @@ async fn increments_in_groups_and_beside_them_lose_nothing(fixture: &DatabaseFix
 
 async fn increment(db: &Db, in_group: bool) -> Result<(), StoreError> {
     if in_group {
-        db.transact_in_group(read_and_write).await
+        db.transact_in_group(owner(), read_and_write).await
     } else {
         db.transact(read_and_write).await
     }
@@ -177,7 +182,7 @@ async fn a_caller_that_goes_away_takes_nobody_along(fixture: &DatabaseFixture) {
         let db = db.clone();
         jobs.spawn(async move {
             let id = format!("{number:02}");
-            let job = db.transact_in_group(move |tx| {
+            let job = db.transact_in_group(owner(), move |tx| {
                 let id = id.clone();
                 Box::pin(async move { add(tx, &id).await })
             });
@@ -199,6 +204,28 @@ async fn a_caller_that_goes_away_takes_nobody_along(fixture: &DatabaseFixture) {
     tokio::time::timeout(patience, all_there).await.unwrap();
 }
 
+/// The second one could not begin before the first one ended if they shared a queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_different_owners_do_not_wait_for_each_other() {
+    let fixture = DatabaseFixture::on_postgres().await;
+    let db = fixture.open().await;
+    let slow = db.transact_in_group(owner(), |tx| {
+        Box::pin(async move {
+            let sleep = "SELECT 1::bigint FROM (SELECT pg_sleep(30)) AS slept";
+            tx.query(sleep).fetch_one::<i64>().await.map(drop)
+        })
+    });
+    let quick = db.transact_in_group(OwnerId::generate(1, 2), |tx| {
+        Box::pin(async move { add(tx, "b").await })
+    });
+    tokio::select! {
+        biased;
+        slow = slow => panic!("it was to take long: {slow:?}"),
+        quick = quick => quick.unwrap_or_else(|error: StoreError| panic!("{error}")),
+    }
+    fixture.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_that_wait_together_share_a_transaction_of_the_server() {
     let fixture = DatabaseFixture::on_postgres().await;
@@ -207,7 +234,7 @@ async fn jobs_that_wait_together_share_a_transaction_of_the_server() {
     for number in 0..500 {
         let db = db.clone();
         jobs.spawn(async move {
-            let job = db.transact_in_group(move |tx| {
+            let job = db.transact_in_group(owner(), move |tx| {
                 Box::pin(async move {
                     add(tx, &format!("{number:03}")).await?;
                     let sql = "SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)";
