@@ -22,45 +22,45 @@ async fn the_node_with_the_engine_builds_and_runs_what_is_deployed_on_another() 
     let socket = Docker::socket();
     let (with_engine, edge) = (home(&socket), free_port());
     let (without, other_edge) = (home(&keys.path().join("no.sock")), free_port());
-    let runs = start(&with_engine, edge);
-    let mut serves = start(&without, other_edge);
-    serves.token.clone_from(&runs.token);
+    let with_docker = start(&with_engine, edge);
+    let mut other = start(&without, other_edge);
+    other.token.clone_from(&with_docker.token);
     eventually_or(
-        || format!("both know who has the engine\n{}", serves.log()),
-        || async { engines(&serves).await == 1 && engines(&runs).await == 1 },
+        || format!("both know who has the engine\n{}", other.log()),
+        || async { engines(&other).await == 1 && engines(&with_docker).await == 1 },
     )
     .await;
 
     let new = json!({"name": "shop", "platform": "docker", "planID": "nano"});
-    let made = serves.platform(Method::POST, "/v1/projects", new).await;
+    let made = other.platform(Method::POST, "/v1/projects", new).await;
     made.assert(200);
     for version in 0..RELEASES {
         let path = "/v2/projects/shop/releases";
-        let made = serves.platform(Method::POST, path, image(version)).await;
+        let made = other.platform(Method::POST, path, image(version)).await;
         let release = text(&made.assert(201).json()["releaseID"]);
         let path = format!("/v1/releases/{release}?wait=READY&timeout=50");
-        let read = serves.platform(Method::GET, &path, Value::Null).await;
+        let read = other.platform(Method::GET, &path, Value::Null).await;
         let read = read.assert(200).json();
         assert_eq!(
             read["release"]["state"],
             "READY",
             "{read:#}\n{}",
-            runs.log()
+            with_docker.log()
         );
-        let served = fetch(&runs, edge, "shop").await;
+        let served = fetch(&with_docker, edge, "shop").await;
         assert_eq!((served.0, served.1.trim()), (200, &*version.to_string()));
     }
     // It has nothing that it could send the request to.
-    assert_eq!(fetch(&serves, other_edge, "shop").await.0, 503);
+    assert_eq!(fetch(&other, other_edge, "shop").await.0, 503);
 
     let name = "SELECT name FROM installation";
     let name = database.column(name).await.remove(0);
-    let deleted = serves.platform(Method::DELETE, "/v1/projects/shop", Value::Null);
+    let deleted = other.platform(Method::DELETE, "/v1/projects/shop", Value::Null);
     deleted.await.assert(200);
     let docker = Docker::new(&socket, name);
-    super::check_nothing_left(&runs, &docker, super::SETTLE_TIMEOUT).await;
-    serves.stop();
-    runs.stop();
+    super::check_nothing_left(&with_docker, &docker, super::SETTLE_TIMEOUT).await;
+    other.stop();
+    with_docker.stop();
     database.drop().await;
 }
 
