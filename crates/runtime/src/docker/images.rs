@@ -22,6 +22,8 @@ use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
+/// What the engine says when somebody else has removed the image, or a layer below that goes with it, at the same moment.
+const REMOVED_MEANWHILE: &str = "unrecognized image ID";
 /// How long the import of a tar may take.
 const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -242,6 +244,15 @@ impl Engine {
 
     /// Removes one of several names of an image.
     pub(crate) async fn untag(&self, name: &ImageRef) -> Result<(), Error> {
+        match self.try_untag(name).await {
+            Err(Error::Refused { message, .. }) if message.contains(REMOVED_MEANWHILE) => {
+                self.try_untag(name).await
+            }
+            result => result,
+        }
+    }
+
+    async fn try_untag(&self, name: &ImageRef) -> Result<(), Error> {
         let removed = self
             .docker
             .remove_image(name.as_str(), None::<RemoveImageOptions>, None);
