@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
 
 /// Leaks, adds what is reported, and grants what there is room for: all that is asked for, as far as it fits, but nothing
-/// when the first call does not. A call that is larger than the bucket gets it when it is empty. No debt is longer than a day: a grant may be lost. $7 is one unit.
+/// when the first call does not. A call that is larger than the bucket gets it when it is empty. No debt is longer than a day: a grant may be lost.
+/// $7 is one unit.
 const EXCHANGE: &str = "
 WITH report AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
@@ -41,7 +42,8 @@ RETURNING b.bucket, b.used, CAST(d.granted AS BIGINT)";
 /// They are as of now: an old one would be removed before it is used.
 const CREATE: &str = "
 INSERT INTO rate_buckets (bucket, used, rate, at)
-SELECT bucket, 0, rate, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) FROM unnest($1::text[], $2::bigint[]) AS r (bucket, rate) ORDER BY bucket
+SELECT bucket, 0, rate, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)
+FROM unnest($1::text[], $2::bigint[]) AS r (bucket, rate) ORDER BY bucket
 ON CONFLICT (bucket) DO NOTHING";
 
 /// A bucket that is locked is in use. Skipping it, the removal waits for no exchange, and so cannot form a deadlock with

@@ -142,11 +142,14 @@ impl Cluster {
     }
 }
 
-pub(super) fn auth(key: (u32, u32), workspace: (u32, u32)) -> AuthContext {
-    let rates = |(rpm, tpm)| RateLimits {
+fn rates((rpm, tpm): (u32, u32)) -> RateLimits {
+    RateLimits {
         rpm: NonZeroU32::new(rpm),
         tpm: NonZeroU32::new(tpm),
-    };
+    }
+}
+
+pub(super) fn auth(key: (u32, u32), workspace: (u32, u32)) -> AuthContext {
     AuthContext {
         key: AuthorizedKey {
             id: Id::generate(1, 1),
@@ -166,12 +169,9 @@ pub(super) fn auth(key: (u32, u32), workspace: (u32, u32)) -> AuthContext {
 }
 
 /// The same workspace with another limit of the key.
-pub(super) fn with_key_limits(auth: &AuthContext, (rpm, tpm): (u32, u32)) -> AuthContext {
+pub(super) fn with_key_limits(auth: &AuthContext, limits: (u32, u32)) -> AuthContext {
     let mut auth = auth.clone();
-    auth.key.rates = RateLimits {
-        rpm: NonZeroU32::new(rpm),
-        tpm: NonZeroU32::new(tpm),
-    };
+    auth.key.rates = rates(limits);
     auth
 }
 

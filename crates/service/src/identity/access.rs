@@ -363,10 +363,6 @@ impl Permission {
         F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
         T: Send + 'static,
     {
-        // An account always has access to its own resources.
-        if self.owner() == self.account.cast() {
-            return core.db.transact(job).await;
-        }
         core.db.transact(self.checked(job)).await
     }
 
@@ -378,9 +374,6 @@ impl Permission {
         F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
         T: Send + 'static,
     {
-        if self.owner() == self.account.cast() {
-            return core.db.transact_in_group(self.owner(), job).await;
-        }
         let owner = self.owner();
         core.db.transact_in_group(owner, self.checked(job)).await
     }
@@ -393,9 +386,6 @@ impl Permission {
         F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
         T: Send + 'static,
     {
-        if self.owner() == self.account.cast() {
-            return core.db.transact_interleaved(self.owner(), job).await;
-        }
         let owner = self.owner();
         core.db.transact_interleaved(owner, self.checked(job)).await
     }
@@ -413,7 +403,10 @@ impl Permission {
         move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
-                require_role(self.current_role(tx).await?, self.role)?;
+                // An account always has access to its own resources.
+                if self.owner() != self.account.cast() {
+                    require_role(self.current_role(tx).await?, self.role)?;
+                }
                 job(tx).await
             })
         }

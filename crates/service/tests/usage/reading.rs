@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 on_both_backends! {
     activity_and_logs_show_what_was_used
     a_search_ends_when_it_has_looked_at_enough
+    what_is_behind_a_full_page_is_counted_by_the_filter
     a_search_for_failed_calls_looks_at_no_others
     old_calls_go_and_their_sums_stay
     sums_that_fit_no_more_are_still_shown_and_kept
@@ -184,6 +185,61 @@ async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
         assert_eq!(is_partial, within < 4, "{within}");
         assert_eq!(page.next, page.stopped_at.map(|(id, _)| id), "{within}");
     }
+}
+
+/// Of calls that no page has room for, only what the filter looks at is read.
+async fn what_is_behind_a_full_page_is_counted_by_the_filter(at: &Installation) {
+    let (scope, workspace) = workspace(at, "ada").await;
+    let node = Node::start(at, |_| {}).await;
+    let keys: [KeyId; 2] = [id(), id()];
+    let now = at.core.now();
+    for number in 0..600_u64 {
+        let created = now.before(Duration::from_secs(900 - number));
+        let who = CallSource {
+            workspace,
+            key: keys[usize::from(number % 3 == 0)],
+        };
+        let model = if number % 4 == 0 { "small" } else { "large" };
+        let mut call = call(&who, id_at(created), created, model, whole(1));
+        call.status = if number % 5 == 0 { 404 } else { 200 };
+        // Most are rows, some are in blocks.
+        let row_state = match number % 8 {
+            7 => RowState::Absent,
+            _ => RowState::Open,
+        };
+        let reservation = BudgetReservation {
+            row_state,
+            ..BudgetReservation::NONE
+        };
+        drop(node.ledger.close(reservation, call));
+    }
+    node.stop().await;
+    let search = async |change: fn(&mut CallFilter, [KeyId; 2])| {
+        let mut filter = CallFilter::default();
+        change(&mut filter, keys);
+        let page = CallPage {
+            count: 1,
+            skip: 0,
+            within: 1_000,
+        };
+        let (db, owner) = (&at.core.db, scope.caller.account.cast());
+        let found = calls::list_calls(db, owner, workspace, &filter, page).await;
+        let found = found.unwrap();
+        assert_eq!(found.calls.len(), 1);
+        found.matching
+    };
+    assert_eq!(search(|_, _| {}).await, 600);
+    assert_eq!(search(|filter, keys| filter.key = Some(keys[1])).await, 200);
+    let by_model = search(|filter, _| filter.model = Some("small".into()));
+    assert_eq!(by_model.await, 150);
+    assert_eq!(search(|filter, _| filter.status = Some(404)).await, 120);
+    assert_eq!(search(|filter, _| filter.status = Some(200)).await, 480);
+    let by_all = search(|filter, keys| {
+        filter.key = Some(keys[1]);
+        filter.model = Some("small".into());
+        filter.status = Some(404);
+    });
+    assert_eq!(by_all.await, 10);
 }
 
 /// Failed calls from behind a hundred others are found within as many calls as there are, in rows and in blocks.

@@ -250,3 +250,28 @@ async fn jobs_that_wait_together_share_a_transaction_of_the_server() {
     assert_eq!(owners(&db).await.len(), 500);
     fixture.finish().await;
 }
+
+/// In turn, each would count one more than the one before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interleaved_jobs_send_their_statements_at_the_same_time() {
+    let fixture = DatabaseFixture::on_postgres().await;
+    let db = fixture.open().await;
+    let mut jobs = JoinSet::new();
+    for number in 0..500 {
+        let db = db.clone();
+        jobs.spawn(async move {
+            let job = db.transact_interleaved(owner(), move |tx| {
+                Box::pin(async move {
+                    add(tx, &format!("{number:03}")).await?;
+                    let sql = "SELECT COUNT(*) FROM owners";
+                    tx.query(sql).fetch_one::<i64>().await
+                })
+            });
+            job.await
+                .unwrap_or_else(|error: StoreError| panic!("{error}"))
+        });
+    }
+    let counts: HashSet<_> = jobs.join_all().await.into_iter().collect();
+    assert!(counts.len() < 250, "{}", counts.len());
+    fixture.finish().await;
+}
